@@ -9,7 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from trelliswork.data import Corpus, read_columns
+from trelliswork.data import columns as columns_module
 from trelliswork.data.columns import write_columns_with
+from trelliswork.data.corpus import Column
+from trelliswork.data.shares import excerpts
 from trelliswork.errors import DataError, ShapeError, ValueRangeError
 
 
@@ -201,3 +204,86 @@ def test_boundaries_of_documents_end_a_sentence(write):
     path = write("#begin document (a); part 0\na b\n#end document\n# b\nc d\n<doc> x y\ne f\n")
     corpus = read_columns(path, boundaries=["<doc>"])
     assert corpus.sentences() == [["a"], ["#", "c"], ["e"]]
+
+
+ODD = st.sampled_from(
+    [
+        "a",
+        "bb",
+        "\u00e9t\u00e9",
+        "10\u00a0000",
+        "\U0001f600",
+        "-DOCSTART-",
+        "#begin",
+        "#end",
+        "document",
+        "#",
+        "x" * 70,
+        "\0",
+    ]
+)
+BLANKS = st.sampled_from([" ", "\t", "  ", " \t", "\x0b", "\x0c", "\r", "\x1c", "\x1f", "\u2028", ""])
+LINE = st.lists(st.tuples(BLANKS, ODD, BLANKS), max_size=3).map(lambda parts: "".join("".join(p) for p in parts))
+REGULAR = st.tuples(st.sampled_from("abc"), st.sampled_from([" ", "\t"]), ODD, BLANKS).map("".join)
+
+
+def outcome(path, **options):
+    """Return what reading and writing give, or the error."""
+    try:
+        corpus = read_columns(path, keep_lines=True, **options)
+        labels = Column(["N", "V"], np.arange(corpus.n_tokens) % 2)
+        texts = [tagged(corpus, [values], separator=options.get("separator")) for values in (labels, list(labels))]
+    except (DataError, ValueRangeError) as error:
+        return type(error), str(error)
+    columns, lines = [list(column) for column in corpus.columns], list(corpus.lines)
+    return columns, corpus.offsets.tolist(), corpus.token_lines.tolist(), lines, *texts
+
+
+@given(
+    st.one_of(st.lists(LINE, max_size=6), st.lists(st.one_of(REGULAR, st.just(""), BLANKS), max_size=9)),
+    st.sampled_from(["\n", "\r\n"]),
+    st.booleans(),
+    st.sampled_from([None, "\t", " ", ", "]),
+    st.sampled_from([None, [0], [1, 0], [-1, 0, -1]]),
+    st.sampled_from([b"", b"\xef\xbb\xbf", b"\xff"]),
+)
+def test_kernels_read_and_write_what_the_general_code_does(
+    tmp_path_factory, lines, end, ended, separator, columns, first
+):
+    path = tmp_path_factory.mktemp("columns") / "a"
+    path.write_bytes(first + end.join(lines).encode() + (end.encode() if ended else b""))
+    options = {"separator": separator, "columns": columns}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(columns_module, "_read_regular", lambda *_: None)
+        expected = outcome(path, **options)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(columns_module, "_SHORT", 0)
+        _compare_with_kernels(path, options, expected)
+
+
+def _compare_with_kernels(path, options, expected):
+    assert outcome(path, **options) == expected
+    parts = list(excerpts(path, blank_lines=True, first=2, most=2)) if not isinstance(expected[0], type) else []
+    together = [outcome(part, allow_empty=True, **options) for part in parts]
+    assert [line for part in together for line in part[3]] == (expected[3] if parts else [])
+    if options["separator"] is not None:
+        assert "".join(part[4] for part in together) == (expected[4] if parts else "")
+    for written in [expected, *together] if parts else []:
+        assert written[4] == written[5]  # by the kernel, and from strings
+
+
+def test_many_distinct_strings(write, monkeypatch):
+    monkeypatch.setattr(columns_module, "_SHORT", 0)
+    monkeypatch.setattr(columns_module, "_FEW", 2)
+    words = [f"w{k % 50}" for k in range(200)]
+    assert read_columns(write("\n".join(words))).columns == [words]
+
+
+def test_a_column_equals_a_list():
+    column = Column(["a", "b", "c"], np.array([1, 0, 1]))
+    assert column == ["b", "a", "b"]
+    assert (column[0], column[1:], len(column), repr(column)) == ("b", ["a", "b"], 3, "['b', 'a', 'b']")
+    assert column.occurring() == ["a", "b"]
+    assert not column.in_order
+    assert Column(["b", "a"], np.array([0, 1, 0])).in_order
+    assert not Column(["b", "a", "c"], np.array([0, 1, 0])).in_order

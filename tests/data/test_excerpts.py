@@ -144,14 +144,14 @@ def test_blocks_of_a_pipe_come_as_they_arrive():
     with Pipe() as pipe:
         pipe.write(b"one\ntwo\nthr")
         with open_blocks(pipe.path) as blocks:
-            assert next(blocks) == (["one", "two"], True)
+            assert next(blocks) == (b"one\ntwo\n", True)
             pipe.write(b"e")
-            assert next(blocks) == ([], True)  # not a line yet, and nothing more for now
+            assert next(blocks) == (b"", True)  # not a line yet, and nothing more for now
             pipe.write(b"e\r\n")
-            assert next(blocks) == (["three"], True)
+            assert next(blocks) == (b"three\n", True)
             pipe.write(b"last\r")
             pipe.close()
-            assert list(blocks) == [(["last"], False)]
+            assert list(blocks) == [(b"last", False)]
 
 
 def test_a_pause_ends_a_part():

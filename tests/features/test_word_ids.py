@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from trelliswork import bundled
+from trelliswork.data.corpus import Column, Corpus
 from trelliswork.features import word_ids
 from trelliswork.features.feature_map import FeatureMap
 from trelliswork.features.presets import PRESETS, derive
@@ -40,6 +41,23 @@ def test_attributes_do_not_depend_on_what_is_remembered(features, monkeypatch, m
     for sentences in (OTHERS[:1], OTHERS, OTHERS[5:9], SENTENCES, [["nie", "gesehen"]], OTHERS):
         same(features.transform(sentences), plainly(features, sentences))
     assert len(features._words._known.rows) <= most
+
+
+def as_read(sentences):
+    """Return a corpus whose equal strings are stored once, as that of a file."""
+    words = [word for sentence in sentences for word in sentence]
+    distinct = list(dict.fromkeys(words))
+    ids = np.array([distinct.index(word) for word in words])
+    return Corpus([Column(distinct, ids)], np.cumsum([0, *map(len, sentences)]))
+
+
+@pytest.mark.parametrize("options", [{}, {"min_count": 2}, {"hash_bits": 10}])
+@pytest.mark.parametrize("preset", ["pos", "ner", "letters"])
+def test_equal_strings_stored_once_have_the_same_attributes(preset, options):
+    ours, plain = FeatureMap(preset, **options), FeatureMap(preset, **options)
+    same(ours.fit(as_read(SENTENCES)), plain.fit(SENTENCES))
+    assert ours.names() == plain.names()
+    same(ours.transform(as_read(OTHERS)), plain.transform(OTHERS))
 
 
 def test_another_fit_forgets_the_words(features):

@@ -466,7 +466,12 @@ def read_unlabeled(
 
 
 def write_tagged(
-    corpus: "Corpus | AttributeCorpus", format: str, layout: Layout, extra: list[list[str]], out: TextIO, notes: Any
+    corpus: "Corpus | AttributeCorpus",
+    format: str,
+    layout: Layout,
+    extra: Sequence[Sequence[str]],
+    out: TextIO,
+    notes: Any,
 ) -> None:
     """Write a tagged file, or a part of it with ``notes``: columns appended, or label columns of CoNLL-U replaced."""
     from trelliswork.data import AttributeCorpus
@@ -489,7 +494,7 @@ def write_tagged(
         out.write("\n")
 
 
-def _replace_columns(corpus: "Corpus", columns: list[Any], extra: list[list[str]], out: TextIO) -> None:
+def _replace_columns(corpus: "Corpus", columns: list[Any], extra: Sequence[Sequence[str]], out: TextIO) -> None:
     """Write CoNLL-U with ``columns`` replaced; further values of a column are appended to it after a bar."""
     from io import StringIO
 

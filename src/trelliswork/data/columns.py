@@ -1,16 +1,22 @@
 """Column files as in CoNLL-2000 and CoNLL-2003: one token per line, a blank line between sentences."""
 
-import sys
 from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from itertools import chain
 from operator import itemgetter
 from typing import Any, TextIO
 
-from trelliswork.data.corpus import Corpus, CorpusBuilder
+import numpy as np
+from numpy.typing import NDArray
+
+from trelliswork.data.corpus import Column, Corpus, CorpusBuilder
 from trelliswork.data.files import (
     Excerpt,
+    Lines,
     Readable,
     fields_of,
     no_sentence,
+    open_blocks,
     open_text,
     shorten,
     source_name,
@@ -20,6 +26,10 @@ from trelliswork.errors import DataError, ShapeError, ValueRangeError
 
 _DOCSTART = "-DOCSTART-"
 _EDGES = (["#begin", "document"], ["#end", "document"])  # of the documents of CoNLL-2011 and 2012
+_EDGE_BYTES = tuple(np.frombuffer(s, np.uint8) for s in (_DOCSTART.encode(), b"#begin", b"#end", b"document"))
+_WHITE = -1  # separator of the kernels: runs of white space
+_SHORT = 1 << 12  # bytes of a text for which loading the kernels is not worth it
+_FEW = 1 << 15  # distinct strings for which there is room at first
 
 
 def read_columns(
@@ -57,7 +67,7 @@ def read_columns(
     Returns
     -------
     Corpus
-        One list of strings per column. Equal strings are one object.
+        One sequence of strings per column. Equal strings are one object.
 
     Raises
     ------
@@ -69,7 +79,7 @@ def read_columns(
     """
     (corpus,) = column_parts(
         path,
-        sys.maxsize,
+        None,
         columns=columns,
         separator=separator,
         skip_docstart=skip_docstart,
@@ -83,7 +93,7 @@ def read_columns(
 
 def column_parts(
     path: Readable,
-    n_sentences: int,
+    n_sentences: int | None,
     *,
     columns: Sequence[int] | None = None,
     separator: str | None = None,
@@ -93,7 +103,10 @@ def column_parts(
     allow_empty: bool = False,
     encoding: str = "utf-8",
 ) -> Iterator[Corpus]:
-    """Read a column file in parts of ``n_sentences``, for files that do not fit into memory; see `read_columns`."""
+    """Read a column file in parts of ``n_sentences``, for files that do not fit into memory; see `read_columns`.
+
+    Without ``n_sentences`` there is one part.
+    """
     if columns is not None and not len(columns):
         raise ValueRangeError("columns must name at least one column, got none. Leave it out to get all.")
     source, split = source_name(path), splitter(separator)
@@ -103,7 +116,20 @@ def column_parts(
     n_before = n_parts = 0
     pick: Any = None
     part = CorpusBuilder(source, len(columns or ()) or 1)
-    with open_text(path, encoding=encoding) as file:
+    with ExitStack() as stack:
+        file: Iterator[str]
+        if n_sentences is None and skip_docstart and not boundaries:
+            lines, file = stack.enter_context(_whole(path, encoding))
+            known = (width, first) if width else None
+            regular = _read_regular(lines, columns, separator, known, keep_lines, source)
+            if regular is not None:
+                corpus, (width, first) = regular
+                if isinstance(path, Excerpt) and known is None:
+                    notes["columns"] = width, first + path.lines_before()
+                yield corpus
+                return
+        else:
+            file = stack.enter_context(open_text(path, encoding=encoding))
         for number, line in enumerate(file, start=1):
             fields = split(line)
             if not fields or (skip_docstart and _is_edge(fields)) or fields[0] in boundaries:
@@ -141,6 +167,105 @@ def column_parts(
         yield part.corpus(keep_lines)
 
 
+@contextmanager
+def _whole(path: Readable, encoding: str) -> Iterator[tuple[Lines | None, Iterator[str]]]:
+    """Yield the lines of a file, ``None`` if one of them cannot be read, and an iterator that then raises the error."""
+    if isinstance(path, Excerpt):
+        with open_text(path) as file:
+            yield path.lines if isinstance(path.lines, Lines) else None, file
+        return
+    with open_blocks(path, encoding=encoding) as blocks:
+        parts: list[bytes] = []
+        try:
+            parts.extend(block for block, _ in blocks)
+        except DataError as error:  # after those of earlier lines
+            yield None, chain(Lines(b"".join(parts)), map(_raise, [error]))
+            return
+        lines = Lines(b"".join(parts))
+        yield lines, (line for line in lines)
+
+
+def _raise(error: DataError) -> str:
+    raise error
+
+
+def _read_regular(
+    lines: Lines | None,
+    columns: Sequence[int] | None,
+    separator: str | None,
+    known: tuple[int, int] | None,
+    keep_lines: bool,
+    source: str,
+) -> tuple[Corpus, tuple[int, int]] | None:
+    """Return the sentences of a text, its number of columns and the number of the first token's line.
+
+    ``None`` if the text is short, has no token, an error, or lines between documents: the general reader treats them.
+    ``known`` are these two numbers, if an earlier part has tokens.
+    """
+    byte = _WHITE if separator is None else ord(separator) if len(separator) == 1 else 128
+    if lines is None or byte >= 128 or len(lines.text) < _SHORT:
+        return None
+    text, split = lines.text, splitter(separator)
+    start = 0
+    fields: list[str] = []
+    while start < len(text) and not fields:
+        stop = text.find(b"\n", start) % (len(text) + 1)
+        fields, here, start = split(text[start:stop].decode()), start, stop + 1
+    width = known[0] if known else len(fields)
+    if not fields or any(not -width <= c < width for c in columns or ()):
+        return None
+    chosen = [c % width for c in columns] if columns is not None else list(range(width))
+    wanted = list(dict.fromkeys(chosen))
+    slots = np.full(width, -1, np.int64)
+    slots[wanted] = np.arange(len(wanted))
+    table = _numbered(np.frombuffer(text, np.uint8), len(lines), byte, slots, len(wanted))
+    if table is None:
+        return None
+    made, token_lines, offsets = table
+    read = [made[slots[c]] for c in chosen]
+    corpus = Corpus(read, offsets, lines if keep_lines else None, token_lines if keep_lines else None, source)
+    return corpus, known or (width, text.count(b"\n", 0, here) + 1)
+
+
+def _numbered(
+    text: NDArray[np.uint8], n_lines: int, byte: int, slots: NDArray[np.int64], n: int
+) -> tuple[list[Column], NDArray[np.int64], NDArray[np.int64]] | None:
+    """Return n columns of a text, the lines of tokens, and the offsets of sentences; ``None`` if it is irregular."""
+    from trelliswork.data.kernels import columns as kernels  # not imported where no file is read
+
+    ids, token_lines = np.empty((n, n_lines), np.int32), np.empty(n_lines, np.int64)
+    ends = np.zeros(n_lines + 1, np.int64)
+    size = min(n_lines, _FEW)
+    while True:
+        slots_of = 1 << (2 * size).bit_length()
+        strings = kernels.Strings(
+            np.full((n, slots_of), -1, np.int32),
+            np.empty((n, size), np.uint64),
+            np.empty((n, size), np.int64),
+            np.empty((n, size), np.int64),
+            np.zeros(n, np.int64),
+        )
+        tokens = kernels.TokenPlaces(ids, token_lines, ends)
+        n_tokens, n_sentences, status = kernels.read(text, byte, slots, _EDGE_BYTES, strings, tokens)
+        if status != kernels.FULL:
+            break
+        size *= 4
+    if status == kernels.IRREGULAR:
+        return None
+    made = []
+    for c, count in enumerate(strings.counts.tolist()):
+        starts, stops = strings.starts[c, :count], strings.stops[c, :count]
+        spelled = np.empty(int((stops - starts).sum()) + count, np.uint8)
+        kernels.spell(text, starts, stops, spelled)
+        made.append(Column(spelled.tobytes().decode().split("\n")[:-1], _fitted(ids[c], n_tokens)))
+    return made, _fitted(token_lines, n_tokens), _fitted(ends, n_sentences + 1)
+
+
+def _fitted(array: NDArray[Any], n: int) -> NDArray[Any]:
+    """Return the first n entries, as a copy if much would be left unused."""
+    return array[:n] if 2 * n > len(array) else array[:n].copy()
+
+
 def _is_edge(fields: list[str]) -> bool:
     """Return whether a line is the start or the end of a document."""
     return fields[0] == _DOCSTART or (fields[0][0:1] == "#" and fields[:2] in _EDGES)
@@ -161,7 +286,7 @@ def _chosen(columns: Sequence[int] | None, width: int, where: str, line: str) ->
 
 def write_columns_with(
     corpus: Corpus,
-    extra: list[list[str]],
+    extra: Sequence[Sequence[str]],
     file: TextIO,
     separator: str | None = None,
     *,
@@ -178,18 +303,44 @@ def write_columns_with(
     for k, values in enumerate(extra):
         if len(values) != corpus.n_tokens:
             raise ShapeError(f"extra[{k}] must have a value for each of {corpus.n_tokens} tokens, got {len(values)}.")
-        for value in set(values):
+        for value in values.occurring() if isinstance(values, Column) else set(values):
             breaks = fields_of(value) != [value] if separator is None else separator in value
             if not value or breaks or "\n" in value or "\r" in value:
                 raise ValueRangeError(f"extra[{k}] must have values that fit into a column, got {shorten(value)}.")
-    out = list(corpus.lines)
-    where = corpus.token_lines.tolist()
+    lines, token_lines = corpus.lines, corpus.token_lines
     between = separator
     if between is None:
-        between = (notes or {}).get("between") or ("\t" if where and "\t" in out[where[0]].strip() else " ")
-        if notes is not None and where:
+        between = (notes or {}).get("between") or _between(lines, token_lines)
+        if notes is not None and len(token_lines):
             notes["between"] = between
-    for i, new in zip(where, zip(*extra, strict=True), strict=False):
+    if isinstance(lines, Lines) and extra and all(isinstance(values, Column) for values in extra):
+        file.write(_with_columns(lines.text, token_lines, extra, between, separator is None))  # type: ignore[arg-type]
+        return
+    out = list(lines)
+    for i, new in zip(token_lines.tolist(), zip(*extra, strict=True), strict=False):
         line = out[i].rstrip("\t\v\f\r ") if separator is None else out[i]
         out[i] = between.join((line, *new))
     file.writelines(f"{line}\n" for line in out)
+
+
+def _between(lines: Sequence[str], token_lines: NDArray[np.int64]) -> str:
+    """Return the separator of the first token's line."""
+    return "\t" if len(token_lines) and "\t" in lines[token_lines[0]].strip() else " "
+
+
+def _with_columns(
+    text: bytes, token_lines: NDArray[np.int64], extra: Sequence[Column], between: str, strip: bool
+) -> str:
+    """Return the lines of a text, each with a line end, and with new columns at those of tokens."""
+    from trelliswork.data.kernels import columns as kernels
+
+    spelled = [string.encode() for values in extra for string in values.distinct]
+    sizes = np.array([len(string) for string in spelled], np.int64)
+    firsts = np.cumsum([0, *(len(values.distinct) for values in extra)])
+    ids = np.array([first + values.ids for first, values in zip(firsts, extra, strict=False)], np.int64)
+    ids = ids.reshape(len(extra), len(token_lines))
+    words = kernels.Words(np.frombuffer(b"".join(spelled), np.uint8), np.concatenate([[0], np.cumsum(sizes)]), ids)
+    joint = np.frombuffer(between.encode(), np.uint8)
+    out = np.empty(len(text) + 1 + ids.size * len(joint) + int(sizes[ids].sum()), np.uint8)
+    n = kernels.write(np.frombuffer(text, np.uint8), token_lines, strip, joint, words, out)
+    return out[:n].tobytes().decode()

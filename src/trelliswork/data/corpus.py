@@ -5,24 +5,59 @@ from __future__ import annotations
 from array import array
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import chain, pairwise
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from trelliswork.data.files import shorten
+from trelliswork.data.files import Strings, shorten
 from trelliswork.errors import ShapeError
+
+
+class Column(Strings):
+    """A column of strings of which equal ones are stored once: token i has ``distinct[ids[i]]``.
+
+    Examples
+    --------
+    >>> Column(["the", "dog"], np.array([0, 1, 0]))
+    ['the', 'dog', 'the']
+    """
+
+    def __init__(self, distinct: Sequence[str], ids: NDArray[np.integer]) -> None:
+        self.distinct, self.ids = distinct, ids
+
+    @cached_property
+    def strings(self) -> list[str]:
+        """The string of each token."""
+        return list(map(self.distinct.__getitem__, self.ids.tolist()))
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    def occurring(self) -> list[str]:
+        """Return the distinct strings that occur."""
+        return [self.distinct[k] for k in np.flatnonzero(np.bincount(self.ids)).tolist()]
+
+    @property
+    def in_order(self) -> bool:
+        """Whether all distinct strings occur, in the order of their first occurrences, as in a file that was read."""
+        if not len(self.ids):
+            return not self.distinct
+        highest = np.maximum.accumulate(self.ids)
+        return bool(highest[0] == 0 and highest[-1] == len(self.distinct) - 1 and (np.diff(highest) <= 1).all())
 
 
 @dataclass(frozen=True, eq=False)
 class Corpus:
-    """Sentences in columns: one flat list of strings per column, divided into sentences by offsets.
+    """Sentences in columns: one flat sequence of strings per column, divided into sentences by offsets.
 
     Parameters
     ----------
     columns : list of list of str
-        ``columns[c][i]`` is column c of token i, one sentence after another.
+        ``columns[c][i]`` is column c of token i, one sentence after another. A column that was read from a file is a
+        `Column`, which equals such a list.
     offsets : ndarray (n_sentences + 1,)
         Sentence n is the tokens ``offsets[n]`` to ``offsets[n + 1]``.
     lines : list of str, optional
@@ -44,9 +79,9 @@ class Corpus:
     (2, 3, [['NNS', 'VBP'], ['UH']])
     """
 
-    columns: list[list[str]]
+    columns: Sequence[Sequence[str]]
     offsets: NDArray[np.int64]
-    lines: list[str] | None = None
+    lines: Sequence[str] | None = None
     token_lines: NDArray[np.int64] | None = None
     source: str = ""
 
@@ -70,7 +105,7 @@ class Corpus:
 
     def sentences(self, column: int = 0) -> list[list[str]]:
         """Return one column, sentence by sentence."""
-        strings, ends = self.columns[column], self.offsets.tolist()
+        strings, ends = list(self.columns[column]), self.offsets.tolist()
         return [strings[start:stop] for start, stop in pairwise(ends)]
 
     @classmethod

@@ -11,6 +11,7 @@ import zlib
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
+from functools import cached_property
 from itertools import chain
 from pathlib import Path
 from typing import IO, Any, BinaryIO, TextIO, cast
@@ -49,6 +50,50 @@ class Section:
                 left -= len(block)
                 n += block.count(b"\n")
         return n
+
+
+class Strings(Sequence[str]):
+    """A sequence that equals a list of strings, which is made when it is first needed."""
+
+    @cached_property
+    def strings(self) -> list[str]:
+        """The strings as a list."""
+        raise NotImplementedError
+
+    def __len__(self) -> int:
+        return len(self.strings)
+
+    def __getitem__(self, index: Any) -> Any:
+        return self.strings[index]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.strings)
+
+    def __eq__(self, other: object) -> bool:
+        return self.strings == (other.strings if isinstance(other, Strings) else other)
+
+    __hash__ = None  # type: ignore[assignment]  # as that of a list
+
+    def __repr__(self) -> str:
+        return repr(self.strings)
+
+
+class Lines(Strings):
+    """Lines of a text in UTF-8, each with a line feed at its end (the last one perhaps without)."""
+
+    def __init__(self, text: bytes) -> None:
+        self.text = text
+
+    @cached_property
+    def strings(self) -> list[str]:
+        """The lines without their ends."""
+        lines = self.text.decode().split("\n")
+        if not lines[-1]:
+            lines.pop()
+        return lines
+
+    def __len__(self) -> int:
+        return self.text.count(b"\n") + bool(self.text and not self.text.endswith(b"\n"))
 
 
 @dataclass(frozen=True)
@@ -178,17 +223,17 @@ def open_text(path: Readable, *, encoding: str = "utf-8") -> Iterator[Iterator[s
             yield iter(path.lines)
         return
     with open_blocks(path, encoding=encoding) as blocks:
-        yield chain.from_iterable(lines for lines, _ in blocks)
+        yield chain.from_iterable(Lines(block) for block, _ in blocks)
 
 
 @contextmanager
 def open_blocks(
     path: str | os.PathLike[str] | Section, *, encoding: str = "utf-8"
-) -> Iterator[Iterator[tuple[list[str], bool]]]:
-    """Open a text file as `open_text` does, and yield an iterator over blocks of lines as they arrive.
+) -> Iterator[Iterator[tuple[bytes, bool]]]:
+    """Open a text file as `open_text` does, and yield an iterator over blocks of lines, in UTF-8, as they arrive.
 
     With each block comes whether the next one has not arrived yet: a program that reads a pipe may then write what it
-    has. Files never keep it waiting.
+    has. Files never keep it waiting. A line ends with a line feed, the last one perhaps without.
     """
     try:
         plain = "\n".encode(encoding) == b"\n"
@@ -217,8 +262,8 @@ def open_blocks(
             yield _blocks(raw, name, encoding, inside)
 
 
-def _blocks(raw: BinaryIO, name: str, encoding: str, inside: bool) -> Iterator[tuple[list[str], bool]]:
-    """Yield the lines of a stream, decoded block by block, and line by line only to locate an error.
+def _blocks(raw: BinaryIO, name: str, encoding: str, inside: bool) -> Iterator[tuple[bytes, bool]]:
+    """Yield the lines of a stream in blocks, checked block by block, and line by line only to locate an error.
 
     A stream that starts ``inside`` a file has neither the head of a gzip file nor a byte order mark.
     """
@@ -249,7 +294,7 @@ def _blocks(raw: BinaryIO, name: str, encoding: str, inside: bool) -> Iterator[t
         begun.append(block[:end] if end else block)
         if block and not end:
             if waits:
-                yield [], True
+                yield b"", True
             continue
         rest, block = block[end:], b"".join(begun)
         begun = [rest]
@@ -261,13 +306,12 @@ def _blocks(raw: BinaryIO, name: str, encoding: str, inside: bool) -> Iterator[t
             raise _undecodable(block, name, number, encoding) from None
         if "\0" in text:
             raise nul_byte(name, number + 1 + text.count("\n", 0, text.index("\0")))
-        if "\r" in text:
-            text = text.replace("\r\n", "\n").removesuffix("\r")
-        lines = text.split("\n")
-        if not lines[-1]:
-            lines.pop()
-        number += len(lines)
-        yield lines, waits
+        if encoding != "utf-8":
+            block = text.encode()
+        if b"\r" in block:
+            block = block.replace(b"\r\n", b"\n").removesuffix(b"\r")
+        number += block.count(b"\n")
+        yield block, waits
 
 
 def _pipe(raw: BinaryIO) -> int | None:

@@ -10,9 +10,9 @@ Excerpts are whole sentences, so that a program can write while it reads.
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
-from trelliswork.data.files import GZIP, Excerpt, Readable, Section, open_blocks
+from trelliswork.data.files import GZIP, Excerpt, Lines, Readable, Section, open_blocks
 from trelliswork.errors import DataError
 
 FIRST, MOST = 1 << 9, 1 << 14  # tokens, about, of the first part and of the largest ones
@@ -104,12 +104,44 @@ def excerpts(
         yield path
         return
     with open_blocks(path) as blocks:
-        yield from _parts(path, blocks, blank_lines, cut, first or FIRST, most or MOST)
+        if blank_lines and cut is None:
+            yield from _sentences(path, blocks, first or FIRST, most or MOST)
+        else:
+            yield from _parts(path, blocks, blank_lines, cut, first or FIRST, most or MOST)
+
+
+def _sentences(
+    path: str | os.PathLike[str] | Section, blocks: Iterable[tuple[bytes, bool]], size: int, most: int
+) -> Iterator[Excerpt]:
+    """Yield parts that end after a blank line, whose lines are not split."""
+    import numpy as np
+
+    from trelliswork.data.kernels.columns import cut
+
+    notes: dict[str, Any] = {}
+    pending: list[bytes] = []  # blocks after the last cut
+    start = n_lines = 0  # of the next part, and how many are pending
+    for block, waits in blocks:
+        text, done = np.frombuffer(block, np.uint8), 0
+        while n_lines + block.count(b"\n", done) >= size:
+            end, n_lines = cut(text, done, n_lines, size)
+            if end < 0:
+                break
+            yield Excerpt(path, Lines(b"".join([*pending, block[done:end]])), start, last=False, notes=notes)
+            pending, start, done, n_lines, size = [], start + n_lines, end, 0, min(2 * size, most)
+        else:
+            n_lines += block.count(b"\n", done)
+        pending.append(block[done:])
+        if waits and (end := _last_blank(joined := b"".join(pending))):
+            lines = Lines(joined[:end])
+            yield Excerpt(path, lines, start, last=False, notes=notes)
+            pending, start, n_lines = [joined[end:]], start + len(lines), joined.count(b"\n", end)
+    yield Excerpt(path, Lines(b"".join(pending)), start, notes=notes)
 
 
 def _parts(
     path: "Readable",
-    blocks: Iterable[tuple[list[str], bool]],
+    blocks: Iterable[tuple[bytes, bool]],
     blank_lines: bool,
     cut: Callable[[list[str]], int] | None,
     size: int,
@@ -119,7 +151,6 @@ def _parts(
     whole = Excerpt(path, [], last=False)
     pending: list[str] = []
     n_tokens = start = characters = searched = 0
-    count = _one if blank_lines and not cut else _words
 
     def part(n: int, last: bool = False) -> Excerpt:
         nonlocal pending, n_tokens, start, characters, searched
@@ -127,19 +158,19 @@ def _parts(
         made = Excerpt(path, lines, start, characters, last, whole.notes)
         start += n
         characters += sum(map(len, lines)) + n if cut else 0
-        n_tokens, searched = sum(map(count, pending)), 0
+        n_tokens, searched = sum(map(_words, pending)), 0
         return made
 
-    for lines, waits in blocks:
-        for line in lines:
+    for block, waits in blocks:
+        for line in Lines(block):
             pending.append(line)
-            n_tokens += count(line)
+            n_tokens += _words(line)
             if n_tokens >= size and (not blank_lines or not line.strip(" \t")):
                 yield part(len(pending))
                 size = min(2 * size, most)
         if not pending or not (waits or (cut and n_tokens >= size)):
             continue
-        n = _last_blank(pending) if blank_lines else len(pending)
+        n = _last_blank_line(pending) if blank_lines else len(pending)
         if not n and cut and (waits or len(pending) >= 2 * searched):  # a long paragraph
             searched = len(pending)
             n = cut(pending) or (searched if searched > LONGEST else 0)
@@ -148,14 +179,21 @@ def _parts(
     yield part(len(pending), last=True)
 
 
-def _one(line: str) -> int:
-    return 1
-
-
 def _words(line: str) -> int:
     return line.count(" ") + 1
 
 
-def _last_blank(lines: list[str]) -> int:
+def _last_blank(text: bytes) -> int:
+    """Return the end of the last blank line; 0 if there is none."""
+    end = text.rfind(b"\n") + 1
+    while end:
+        start = text.rfind(b"\n", 0, end - 1) + 1
+        if not text[start:end].strip(b" \t\n"):
+            return end
+        end = start
+    return 0
+
+
+def _last_blank_line(lines: list[str]) -> int:
     """Return the number of lines up to the last blank one; 0 if there is none."""
     return next((k for k in range(len(lines), 0, -1) if not lines[k - 1].strip(" \t")), 0)

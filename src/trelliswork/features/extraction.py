@@ -6,12 +6,15 @@ The strings of each column get ids. The macros of a template look up ids at shif
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
+from functools import cached_property
+from itertools import repeat
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from trelliswork.compute.sharing import current
+from trelliswork.data.corpus import Column
 from trelliswork.data.files import shorten
 from trelliswork.data.vocabulary import strings
 from trelliswork.errors import DataError
@@ -41,6 +44,8 @@ class ColumnIds:
 
     def learn(self, column: Sequence[str]) -> Ids:
         """Return the ids of a column, with new ids for new strings."""
+        if isinstance(column, Column) and column.in_order:
+            return self.learn(column.distinct)[column.ids]
         ids = self._ids
         out = np.fromiter((ids.setdefault(s, len(ids)) for s in column), np.int32, len(column))
         self.strings = list(ids)
@@ -54,8 +59,9 @@ class ColumnIds:
 
     def look_up(self, column: Sequence[str]) -> Ids:
         """Return the ids of a column, -1 for unknown strings."""
-        get = self._ids.get
-        return np.fromiter((get(s, -1) for s in column), np.int32, len(column))
+        if isinstance(column, Column):
+            return self.look_up(column.distinct)[column.ids]
+        return np.fromiter(map(self._ids.get, column, repeat(-1)), np.int32, len(column))
 
     def shifted(self, ids: Ids, offsets: NDArray[np.int64], row: int, skip_outside: bool) -> Keys:
         """Return the id ``row`` positions away from each token, or of the position beyond the end."""
@@ -103,6 +109,7 @@ class TemplateExtractor:
         n_tokens = len(columns[0])
         table = np.empty((len(self.templates), n_tokens), np.int32)
         self._stages, self._kept, self.n_attributes = [], [], 0
+        self.__dict__.pop("of_words", None)
         for k, template in enumerate(self.templates):
             stages, numbers = self._learn(template, coded, offsets)
             n = len(stages[-1].numbering)
@@ -121,14 +128,58 @@ class TemplateExtractor:
     def transform_ids(self, coded: Sequence[Ids], offsets: NDArray[np.int64]) -> Attributes:
         """Return the known attributes of a corpus whose strings were looked up, column by column."""
         table = np.empty((len(self.templates), len(coded[0])), np.int32)
-        for k, (template, stages) in enumerate(zip(self.templates, self._stages, strict=True)):
-            numbers = None
-            for stage in stages:
-                keys = self._keys(stage.macros, template, coded, offsets, numbers)
-                numbers = stage.numbering.look_up(keys)
-            assert numbers is not None
-            table[k] = _translate(numbers, self._kept[k])
+        for k in range(len(self.templates)):
+            table[k] = self._known(k, coded, offsets)
         return compress(table, offsets, self.n_attributes)
+
+    def _known(self, k: int, coded: Sequence[Ids], offsets: NDArray[np.int64]) -> Ids:
+        """Return the attribute of template k for each token, -1 if it is unknown."""
+        numbers = None
+        for stage in self._stages[k]:
+            keys = self._keys(stage.macros, self.templates[k], coded, offsets, numbers)
+            numbers = stage.numbering.look_up(keys)
+        assert numbers is not None
+        return _translate(numbers, self._kept[k])
+
+    @cached_property
+    def of_words(self) -> list[int]:
+        """Templates whose attribute depends on one token alone, with none beyond the sentence."""
+        simple = [
+            (t.skip_outside, t.where, t.on_edges, len(t.macros)) == (True, "all", False, 1) for t in self.templates
+        ]
+        return [
+            k for k, (alone, stages) in enumerate(zip(simple, self._stages, strict=True)) if alone and len(stages) == 1
+        ]
+
+    def word_rows(self, coded: Sequence[Ids]) -> Ids:
+        """Return for each word the attributes of the templates ``of_words``, then its id in each column."""
+        rows = np.empty((len(coded[0]), len(self.of_words) + len(coded)), np.int32)
+        for slot, k in enumerate(self.of_words):
+            numbers = self._stages[k][0].numbering.look_up(coded[self.templates[k].macros[0][1]].astype(np.int64))
+            rows[:, slot] = _translate(numbers, self._kept[k])
+        rows[:, len(self.of_words) :] = np.transpose(coded)
+        return rows
+
+    def transform_rows(self, rows: Ids, at: NDArray[np.int64], offsets: NDArray[np.int64]) -> Attributes:
+        """Return the known attributes of a corpus; ``rows[at[i]]`` is the row of token i, as `word_rows` returns it."""
+        slots = {k: slot for slot, k in enumerate(self.of_words)}
+        rest = [k for k in range(len(self.templates)) if k not in slots]
+        used = {column for k in rest for _, column in self.templates[k].macros}
+        nothing = np.empty(len(at), np.int32)
+        coded = [rows[at, len(slots) + c] if c in used else nothing for c in range(len(self.columns))]
+        others = np.empty((len(rest), len(at)), np.int32)
+        for n, k in enumerate(rest):
+            others[n] = self._known(k, coded, offsets)
+        sources = np.array(
+            [
+                (slots[k], template.macros[0][0]) if k in slots else (-1, rest.index(k))
+                for k, template in enumerate(self.templates)
+            ],
+            np.int64,
+        ).reshape(-1, 2)
+        token_ptr, ids = np.empty(len(at) + 1, np.int64), np.empty(len(at) * len(sources), np.int32)
+        n = hashing.gather(rows, at, np.asarray(offsets, np.int64), sources, others, token_ptr, ids)
+        return Attributes(np.asarray(offsets, np.int64), token_ptr, ids[:n], None, self.n_attributes)
 
     def state(self) -> tuple[dict[str, Any], dict[str, NDArray[np.generic]]]:
         """Return the state for ``from_state``: plain data for JSON, and arrays."""

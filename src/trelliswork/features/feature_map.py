@@ -234,7 +234,7 @@ class FeatureMap:
         if self._words is None and self.preset is not None and isinstance(self.extractor, TemplateExtractor):
             chosen = preset(self.preset)
             if chosen.n_columns == 1 and chosen.derived and not self.knowledge:  # which looks at whole sentences
-                self._words = WordIds(chosen, self.extractor.columns)
+                self._words = WordIds(chosen, self.extractor)
         return self._words
 
     def _all_templates(self) -> list[Template]:
@@ -260,7 +260,7 @@ class FeatureMap:
             columns, self._words = _as_others(columns, len(corpus)), None
         elif (words := self._word_ids()) is not None:
             assert isinstance(self.extractor, TemplateExtractor)
-            return self.extractor.transform_ids(list(words.look_up(columns[0])), corpus.offsets)
+            return self.extractor.transform_rows(*words.look_up(columns[0]), corpus.offsets)
         if self._columns.derived or self.preset is not None:
             if len(columns) < self._columns.n_columns:
                 raise DataError(

@@ -9,11 +9,13 @@ it too.
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
+from trelliswork.data.corpus import Column
 from trelliswork.data.files import shorten
 from trelliswork.errors import ValueRangeError
 from trelliswork.features.brown import BrownClusters
@@ -34,7 +36,18 @@ class Preset:
 
 def shape(word: str) -> str:
     """Map letters to X and x, digits to 9, and shorten runs to two: ``McDonald's`` is ``XxXxx'x``."""
-    kinds = "".join("X" if c.isupper() else "x" if c.islower() else "9" if c.isdigit() else c for c in word)
+    return _shortened(word.translate(_ASCII_KINDS) if word.isascii() else "".join(map(_kind, word)))
+
+
+def _kind(c: str) -> str:
+    return "X" if c.isupper() else "x" if c.islower() else "9" if c.isdigit() else c
+
+
+_ASCII_KINDS = {code: _kind(chr(code)) for code in range(128)}
+
+
+@lru_cache(maxsize=10_000)  # few shapes are frequent
+def _shortened(kinds: str) -> str:
     return re.sub(r"(.)\1\1+", r"\1\1", kinds)
 
 
@@ -69,12 +82,16 @@ def derive(
             assert offsets is not None
             result.append(knowledge.column(name, columns[column], offsets, training=training))
             continue
-        function, known = DERIVED[name], {}
-        for string in columns[column]:
-            if string not in known:
-                known[string] = function(string)
-        result.append([known[string] for string in columns[column]])
+        result.append(_each(DERIVED[name], columns[column]))
     return result
+
+
+def _each(function: Callable[[str], str], column: Sequence[str]) -> Sequence[str]:
+    """Return the results of a function, called once for equal strings."""
+    if isinstance(column, Column):
+        return Column(list(map(function, column.distinct)), column.ids)
+    known = {string: function(string) for string in dict.fromkeys(column)}
+    return list(map(known.__getitem__, column))
 
 
 def _window(column: int, rows: Sequence[int], name: str) -> list[str]:

@@ -60,6 +60,10 @@ class Tagger(Estimator):
             Evidence: for each token a label, a collection of possible labels, or ``None`` if nothing is known.
         """
 
+    def predict_flat(self, X: Any, *, decoding: TagDecoding = "viterbi", known: Labels | None = None) -> Sequence[str]:
+        """Return the labels of all tokens, one sentence after another; arguments as for ``predict``."""
+        return [label for sentence in self.predict(X, decoding=decoding, known=known) for label in sentence]
+
     @abstractmethod
     def predict_marginals(self, X: Any, *, known: Labels | None = None) -> list[list[dict[str, float]]]:
         """Return p(label | sentence, known labels) for each token, as a dict by label."""

@@ -2,11 +2,17 @@
 
 from collections.abc import Callable, Iterator
 from functools import partial
+from io import StringIO
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, Literal
 
 import numpy as np
 
 from trelliswork.compute.sharing import Group, sharing
+from trelliswork.data.columns import read_columns, write_columns_with
+from trelliswork.data.corpus import Column
+from trelliswork.data.shares import excerpts
 from trelliswork.features.brown import BrownClusters
 from trelliswork.inference import warmup as inference
 from trelliswork.inference.chain.beam import Beam
@@ -37,6 +43,8 @@ def tasks(group: str) -> Iterator[Task]:
 
 def _crf() -> Iterator[Task]:
     yield "templates", partial(_train, "U:%x[0,0]\nU:%x[-1,0]/%x[0,0]", X)
+    yield "preset", partial(_train, "pos", X)
+    yield "column files", _columns
     yield "real-valued features", partial(_train, None, [[{w: 0.5} for w in x] for x in X])
     yield "many sentences", partial(_train, "U:%x[0,0]\nU:%x[-1,0]/%x[0,0]", X * 400)
     yield "L1", partial(_train, "U:%x[0,0]", X, l1=0.1)
@@ -84,6 +92,16 @@ def _counts() -> Iterator[Task]:
 
 def _clusters() -> Iterator[Task]:
     yield "clusters", lambda: BrownClusters(2).fit([["a", "b", "c"], ["b", "a"]])
+
+
+def _columns() -> None:
+    """Read and write a column file as the command ``tag`` does."""
+    with TemporaryDirectory() as folder:
+        path = Path(folder) / "text"
+        path.write_text("a b\n\n" * 2000)
+        for part in excerpts(path, blank_lines=True, first=1):
+            corpus = read_columns(part, keep_lines=True, allow_empty=True)
+            write_columns_with(corpus, [Column(["c"], np.zeros(corpus.n_tokens, np.int64))], StringIO())
 
 
 class _OneOfTwo(Group):

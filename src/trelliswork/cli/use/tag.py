@@ -1,6 +1,7 @@
 """``trelliswork tag``: label a file with a saved tagger of one layer of labels or several."""
 
 import json as json_module
+from collections.abc import Sequence
 from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated, Any, TextIO
 
@@ -163,14 +164,18 @@ def tag(
 
 def _columns(
     tagger: Any, corpus: "Corpus | AttributeCorpus", evidence: Any, topk: int, marginals: bool, decode: str
-) -> list[list[str]]:
+) -> list[Sequence[str]]:
     """Return the new columns: labels, and probabilities if they are requested."""
+    from trelliswork.models.tasks import LayeredTagger
+
     if topk > 1:
         lists = tagger.predict_topk(corpus, topk, known=evidence)
-        extra = [[label for ranked in lists for label in _nth(ranked, k)] for k in range(topk)]
-        return [*extra, [",".join(f"{p:.6f}" for _, p in ranked) for ranked in lists for _ in ranked[0][0]]]
+        best = [[label for ranked in lists for label in _nth(ranked, k)] for k in range(topk)]
+        return [*best, [",".join(f"{p:.6f}" for _, p in ranked) for ranked in lists for _ in ranked[0][0]]]
+    if not marginals and not isinstance(tagger, LayeredTagger):
+        return [tagger.predict_flat(corpus, decoding=decode, known=evidence)]
     layers, rows = _predict(tagger, corpus, evidence, decode, marginals)
-    extra = [[label for sentence in labels for label in sentence] for labels in layers.values()]
+    extra: list[Sequence[str]] = [[label for sentence in labels for label in sentence] for labels in layers.values()]
     for labels, own in zip(list(extra), rows.values(), strict=False):  # no rows without --marginals
         tokens = [token for sentence in own for token in sentence]
         extra.append([f"{token[label]:.6f}" for token, label in zip(tokens, labels, strict=True)])

@@ -103,6 +103,32 @@ def hash_template(hashes, offsets, key, rows, columns, outside_before, outside_a
 
 
 @kernel
+def gather(words, at, offsets, sources, others, token_ptr, ids):
+    """Write the attributes of all tokens, token by token, into CSR form; return their number.
+
+    Template k has ``sources[k] = (slot, row)``: its attribute is words[at[i + row], slot], none beyond the sentence;
+    or, if the slot is negative, others[row, i]. An attribute of -1 is none.
+    """
+    to = 0
+    for n in range(len(offsets) - 1):
+        start, stop = offsets[n], offsets[n + 1]
+        for i in range(start, stop):
+            token_ptr[i] = to
+            for k in range(len(sources)):
+                slot, row = sources[k, 0], sources[k, 1]
+                attribute = np.int32(-1)
+                if slot < 0:
+                    attribute = others[row, i]
+                elif start <= i + row < stop:
+                    attribute = words[at[i + row], slot]
+                if attribute >= 0:
+                    ids[to] = attribute
+                    to += 1
+    token_ptr[offsets[-1]] = to
+    return to
+
+
+@kernel
 def compress(columns, token_ptr, ids):
     """Write the non-negative entries of columns (n_templates, n_tokens), token by token, into CSR form."""
     n_templates, n_tokens = columns.shape

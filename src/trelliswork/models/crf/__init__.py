@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from trelliswork.compute.padding import unpad
 from trelliswork.compute.sharing import current
 from trelliswork.data import Vocabulary
+from trelliswork.data.corpus import Column
 from trelliswork.data.schemes import Scheme, detect_scheme
 from trelliswork.errors import ShapeError, ValueRangeError, extras_for
 from trelliswork.features.attributes import Attributes
@@ -314,13 +316,29 @@ class CRF(Tagger):
         if decoding == "mbr-span":
             return self._by_spans(X, known)
         predicted: list[list[str]] = []
+        for labels, lengths in self._predicted(X, decoding, known):
+            predicted += label_strings(labels, lengths, self.labels_)
+        return predicted
+
+    def predict_flat(
+        self, X: Sentences, *, decoding: TagDecoding = "viterbi", known: Labels | None = None
+    ) -> Sequence[str]:
+        """Return the labels of all tokens, one sentence after another; arguments as for ``predict``."""
+        if decoding not in ("viterbi", "posterior"):
+            return super().predict_flat(X, decoding=decoding, known=known)
+        self._check_fitted()
+        ids = [unpad(labels, lengths) for labels, lengths in self._predicted(X, decoding, known)]
+        return Column(self.labels_.items, np.concatenate([np.empty(0, np.int64), *ids]))
+
+    def _predicted(
+        self, X: Sentences, decoding: str, known: Labels | None
+    ) -> Iterator[tuple[NDArray[np.int64], NDArray[np.integer]]]:
+        """Yield labels (B, T) and lengths (B,) of batches of sentences, in order."""
         for potentials in self._potentials(X, known):
             if decoding == "viterbi":
-                labels = best_labels(potentials, self._beam())
+                yield best_labels(potentials, self._beam()), potentials.lengths
             else:
-                labels = marginals(potentials, self._beam()).argmax(axis=2)
-            predicted += label_strings(labels, potentials.lengths, self.labels_)
-        return predicted
+                yield marginals(potentials, self._beam()).argmax(axis=2), potentials.lengths
 
     def predict_marginals(self, X: Sentences, *, known: Labels | None = None) -> list[list[dict[str, float]]]:
         """Return p(label | sentence, known labels) for each token, as a dict by label."""

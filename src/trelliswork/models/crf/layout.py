@@ -15,6 +15,7 @@ from trelliswork.features.attributes import Attributes
 from trelliswork.inference import chain
 from trelliswork.inference.chain.potentials import whole_vectors
 from trelliswork.models.crf.composites import Composites
+from trelliswork.models.crf.kernels.attributes import FEW
 from trelliswork.models.crf.kernels.layout import mark, split, split_sizes, take
 from trelliswork.models.crf.kernels.objective import FeatureWeights, LabelScores, TokenRows, scores
 
@@ -22,7 +23,7 @@ Ids = NDArray[np.int32]
 Floats = NDArray[np.floating]
 Vector = NDArray[np.float64]
 _NO_VALUES = np.empty(0, np.float32)  # all are 1
-WIDE = 3  # minimum number of labels of an attribute with a dense row
+WIDE = FEW  # minimum number of labels of an attribute with a dense row
 
 
 @dataclass(frozen=True)
@@ -110,7 +111,8 @@ class FeatureLayout:
     @cached_property
     def attribute_ptr(self) -> NDArray[np.int64]:
         """(n + 1,): attribute a has state features ``attribute_ptr[a]`` to ``attribute_ptr[a + 1]``, a word none."""
-        return np.searchsorted(self.attributes, np.arange(self.n_attributes + self.n_places * self.n_words + 1))
+        n = self.n_attributes + self.n_places * self.n_words
+        return np.concatenate([[0], np.cumsum(np.bincount(self.attributes, minlength=n))])  # they are sorted
 
     @cached_property
     def wide_rows(self) -> Ids:
@@ -120,6 +122,12 @@ class FeatureLayout:
             is_wide[: self.n_attributes] |= self.frequent
         is_wide[self.n_attributes :] = True
         return np.where(is_wide, np.cumsum(is_wide) - 1, -1).astype(np.int32)
+
+    @cached_property
+    def places(self) -> NDArray[np.int64]:
+        """(n,): where the weights of an attribute are, see `AttributeRows`."""
+        n_single = np.where(self.wide_rows < 0, np.diff(self.attribute_ptr), 0)
+        return np.where(self.wide_rows >= 0, self.wide_rows, -1 - (FEW * (np.cumsum(n_single) - n_single) + n_single))
 
     @cached_property
     def wide_features(self) -> NDArray[np.int64]:

@@ -5,13 +5,15 @@ from collections.abc import Iterator
 import numpy as np
 from numpy.typing import NDArray
 
+from trelliswork.compute import threads
 from trelliswork.compute.padding import batches, pad
 from trelliswork.features.attributes import Attributes
 from trelliswork.inference import chain
 from trelliswork.inference.chain.beam.sparse import SparseChain
 from trelliswork.models.crf.beams.layout import SparseWeights, Structure
+from trelliswork.models.crf.kernels.attributes import AttributeRows, attribute_scores
 from trelliswork.models.crf.kernels.edges import EdgeFeatures, edge_scores
-from trelliswork.models.crf.layout import Allowed, ChainWeights, FeatureLayout, Floats, ScoredTokens, Tokens, counting
+from trelliswork.models.crf.layout import Allowed, ChainWeights, FeatureLayout, Floats, Tokens, counting
 
 Scores = chain.Potentials | SparseChain
 LaidOut = ChainWeights | SparseWeights
@@ -55,7 +57,9 @@ class Scorer:
         self, attributes: Attributes, layout: FeatureLayout, allowed: Allowed | None, structure: Structure | None = None
     ) -> None:
         layout = layout.for_data(attributes)
-        self._tokens = ScoredTokens(tokens_with_vectors(attributes), layout)
+        self._tokens = tokens = tokens_with_vectors(attributes)
+        values = np.empty(0, np.float32) if tokens.values is None else tokens.values
+        self._rows = AttributeRows(tokens.token_ptr, tokens.ids, values, layout.places)
         self._layout, self._allowed, self._structure = layout, allowed, structure
         self.lengths = np.diff(attributes.offsets)
 
@@ -67,7 +71,7 @@ class Scorer:
         if not isinstance(w, ChainWeights | SparseWeights):
             w = laid_out(w, self._layout, self._allowed, self._structure)
         S, offsets = self._layout.n_labels, self._tokens.offsets
-        unary = self._tokens.scores(w, 0, offsets[-1])
+        unary = self._unary(w)
         unary[offsets[:-1]] += w.start
         unary[offsets[1:] - 1] += w.end
         if ruled_out is not None:
@@ -84,7 +88,17 @@ class Scorer:
             pairwise = w.log_transition
             if self._layout.n_edge_attributes:
                 pairwise = np.zeros((len(size), size.max() - 1, S, S), np.float32)
-                features = EdgeFeatures(*self._tokens.edge_arrays, *w.edge_arrays)
+                edges = self._tokens.edges
+                assert edges is not None
+                features = EdgeFeatures(edges.token_ptr, edges.ids, *w.edge_arrays)
                 for b in range(len(size)):
                     edge_scores(offsets[first + b], offsets[first + b + 1], features, w.log_transition, pairwise[b])
             yield chain.chain_potentials(log_unary, pairwise, size, check_values=False)
+
+    def _unary(self, w: LaidOut) -> NDArray[np.float32]:
+        """Return the scores (n_tokens, Sw) of the labels of all tokens."""
+        width = w.wide.shape[1]
+        out = np.empty((len(self._rows.token_ptr) - 1, width), np.float32)
+        ranges = threads.cut(np.diff(self._rows.token_ptr), least=threads.LEAST_WORK // width)
+        threads.run(attribute_scores, ranges, self._rows, w.arrays, w.n_labels, out)
+        return out

@@ -57,7 +57,7 @@ def read_sentences(X: Sentences) -> Columns:
         raise ShapeError(
             f"tokens must be words, (word, tag) or (word, tag, second tag), got {len(corpus.columns)} columns."
         )
-    return Columns(corpus.columns[0], list(corpus.columns[1:]), corpus.offsets)
+    return Columns(list(corpus.columns[0]), [list(column) for column in corpus.columns[1:]], corpus.offsets)
 
 
 def _flat(name: str, rows: Sequence[Sequence[Any]], offsets: NDArray[np.int64]) -> list[Any]:
