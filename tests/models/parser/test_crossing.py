@@ -175,3 +175,9 @@ def test_projective_parsers_have_no_cost():
     X, y = treebank("train", 20)
     parser = DependencyParser(1, **SMALL, max_iter_labels=1).fit(X, y, dev=(X, y))
     assert "crossing_cost" not in parser.report_.details
+
+
+def test_heads_of_complete_trees():
+    offsets = np.array([0, 4, 6])
+    gold, other = read_arcs([CROSSING, [None, 0]], offsets), read_arcs([[3, None, 0, 3], [None, None]], offsets)
+    assert gold.where_complete(other).heads.tolist() == [*CROSSING, -1, -1]

@@ -289,7 +289,7 @@ class DependencyParser(TreeParser):
         gold = given.possible(kind)
         flat = gold if kind.projective else gold.possible(replace(kind, projective=True))
         crossing = self._crossing_share(gold, flat)
-        trees = gold if crossing is None else flat  # of the second order
+        trees = gold if crossing is None else gold.where_complete(flat)  # of the second order
         watch = watch_for(self, None, checkpoint, lambda: self._fingerprint((columns, given), held_out), callback)
         stages = Stages(watch)
         taggers = None

@@ -14,6 +14,8 @@ projective tree has, it maximizes
 
 .. math:: (1 - c) \big[\log p_{proj}(K) + \log p_{all}(\text{known} \mid K)\big] + c \log p_{all}(\text{known})
 
+In the second order the rivals of a complete tree, with or without crossing arcs, are projective trees.
+
 In a group of processes trees are trained by the mini-batches of a single process: each rank computes the gradient of
 its own sentences of a batch, and all take the same step (``updates``). Weights differ by rounding alone.
 """
