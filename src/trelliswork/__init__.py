@@ -19,8 +19,8 @@ _MODULES = {
     ),
     # distributions: scores in, answers to queries out
     "trelliswork.distributions": (
-        "BeamChain Distribution FactorGraph GrammarTree LinearChain ProjectiveTree SpanTree SpanningTree "
-        "Structure AtMostOne Cardinality ChainFactor ExactlyOne LowRankFactor ProjectiveTreeFactor "
+        "BeamChain Distribution FactorGraph GrammarTree LinearChain NearlyProjectiveTree ProjectiveTree SpanTree "
+        "SpanningTree Structure AtMostOne Cardinality ChainFactor ExactlyOne LowRankFactor ProjectiveTreeFactor "
         "SpanningTreeFactor"
     ),
     "trelliswork.integrations.heads": "CRFHead TreeHead",
@@ -81,6 +81,7 @@ __all__ = [
     "MRFLanguageModel",
     "MRFTagger",
     "Moments",
+    "NearlyProjectiveTree",
     "ProjectiveTree",
     "ProjectiveTreeFactor",
     "SpanTree",
@@ -153,6 +154,7 @@ if TYPE_CHECKING:
         GrammarTree,
         LinearChain,
         LowRankFactor,
+        NearlyProjectiveTree,
         ProjectiveTree,
         ProjectiveTreeFactor,
         SpanningTree,

@@ -2,7 +2,7 @@
 
 from trelliswork.distributions.base import Distribution, Structure
 from trelliswork.distributions.beam_chain import BeamChain
-from trelliswork.distributions.dependency_tree import ProjectiveTree, SpanningTree
+from trelliswork.distributions.dependency_tree import NearlyProjectiveTree, ProjectiveTree, SpanningTree
 from trelliswork.distributions.factor_graph import FactorGraph
 from trelliswork.distributions.grammar_tree import GrammarExpectations, GrammarTree
 from trelliswork.distributions.linear_chain import ChainExpectations, LinearChain
@@ -31,6 +31,7 @@ __all__ = [
     "GrammarTree",
     "LinearChain",
     "LowRankFactor",
+    "NearlyProjectiveTree",
     "ProjectiveTree",
     "ProjectiveTreeFactor",
     "SpanTree",

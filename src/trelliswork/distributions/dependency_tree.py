@@ -13,18 +13,18 @@ from trelliswork.distributions.tensors import as_tensor, bool_mask, draw_labels,
 from trelliswork.distributions.tree_base import PartTree, per_label
 from trelliswork.errors import ShapeError, ValueRangeError
 from trelliswork.inference.tensors import doubles
-from trelliswork.inference.tree import Potentials, arcs, check_arcs
+from trelliswork.inference.tree import NearlyProjective, Potentials, arcs, check_arcs
 from trelliswork.inference.tree.autograd import PROJECTIVE, SPANNING, Engine, log_partition
-from trelliswork.inference.tree.passes import TREES
+from trelliswork.inference.tree.passes import TREES, Passes
 from trelliswork.inference.tree.potentials import are_trees
 
 
 class DependencyTree(PartTree):
-    """Base class of ``ProjectiveTree`` and ``SpanningTree``, which document the parameters."""
+    """Base class of the dependency trees below; ``ProjectiveTree`` documents the parameters."""
 
     axes = "B N N"
     nouns = TREES
-    engine: ClassVar[Engine]
+    engine: Engine | NearlyProjective
     projective: ClassVar[bool]
     noise: ClassVar[float] = 0.0  # marginals up to this may be rounding errors of zero
 
@@ -79,11 +79,11 @@ class DependencyTree(PartTree):
     def mbr(self) -> Structure:
         """Return the tree with the most expected hits (arcs, with labels if present), and that number (B,)."""
         with torch.no_grad():
-            _, marginals = self._moments()
+            marginals = self._moments()[1]
         labels = marginals.argmax(dim=3) if self.labeled else None
         hits = doubles(marginals.amax(dim=3) if self.labeled else marginals)
         hits = np.where(self._potentials.log_arc > -np.inf, hits, -np.inf)
-        heads, scores = self.engine.best(Potentials(hits, self._potentials.lengths, self.single_root))
+        heads, scores = self._kind.best(Potentials(hits, self._potentials.lengths, self.single_root))
         tree = self._tensor(heads)
         if labels is not None:
             tree = torch.stack([tree, labels[self._places(tree)].masked_fill(tree < 0, -1)], dim=2)
@@ -133,11 +133,21 @@ class DependencyTree(PartTree):
         return type(self)(scores, **options, **changes)
 
     def _log_z(self) -> Tensor:
-        if self.backend == "torch":
-            return self.engine.torch_log_partition(self._log_sum, self.lengths, self.single_root)
-        return log_partition(self.engine, self._log_sum, self.lengths, self._potentials)
+        assert isinstance(self.engine, Engine)
+        return self._log_z_of(self.engine)
 
-    def _moments(self) -> tuple[Tensor, Tensor]:
+    def _log_z_of(self, engine: Engine) -> Tensor:
+        if self.backend == "torch":
+            return engine.torch_log_partition(self._log_sum, self.lengths, self.single_root)
+        return log_partition(engine, self._log_sum, self.lengths, self._potentials)
+
+    @property
+    def _kind(self) -> Passes:
+        """Passes over the trees, whatever their scores."""
+        assert isinstance(self.engine, Passes)
+        return self.engine
+
+    def _moments(self) -> tuple[Tensor, ...]:
         if self.backend == "torch" or (torch.is_grad_enabled() and self.log_arc.requires_grad):
             return super()._moments()
         value, marginals = self.engine.expectations(self._potentials)
@@ -148,9 +158,9 @@ class DependencyTree(PartTree):
             marginals = marginals[..., None] * np.exp(scores - np.where(total > -np.inf, total, 0.0))
         return torch.from_numpy(value), torch.from_numpy(marginals.astype(scores.dtype, copy=False))
 
-    def _moments_for(self, other: Self) -> tuple[Tensor, Tensor]:
-        log_z, marginals = self._moments()
-        return log_z, torch.where(marginals > self.noise, marginals, 0)
+    def _moments_for(self, other: Self) -> tuple[Tensor, ...]:
+        log_z, marginals, *rest = self._moments()
+        return log_z, torch.where(marginals > self.noise, marginals, 0), *rest
 
     def _score(self, structure: Any) -> Tensor:
         """Return the score (B,) of heads (B, n) or, with labels, (B, n, 2); -inf if they are not such a tree."""
@@ -277,6 +287,85 @@ class SpanningTree(DependencyTree):
     9
     """
 
-    engine = SPANNING
+    engine: Engine | NearlyProjective = SPANNING
     projective = False
     noise = 1e-11
+
+
+class NearlyProjectiveTree(SpanningTree):
+    r"""Dependency trees scored by their arcs, where a tree with crossing arcs has a cost.
+
+    .. math:: p(h) \propto \exp\Big(\sum_{d=1}^n s(h_d, d) - \gamma\, [h \text{ has crossing arcs}]\Big)
+
+    It is a mixture of `ProjectiveTree` and `SpanningTree` with the same scores: with the cost 0 the latter, with a
+    large cost nearly the former. Other parameters and structures are those of `ProjectiveTree`.
+
+    Parameters
+    ----------
+    crossing_cost : float or array (B,)
+        :math:`\gamma` of each sentence, finite and at least 0. It has no gradient.
+
+    Notes
+    -----
+    :math:`Z = (1 - e^{-\gamma}) Z_{proj} + e^{-\gamma} Z_{all}`; all queries are exact, and take the time of both kinds
+    of trees.
+
+    Examples
+    --------
+    >>> import math, torch
+    >>> trees = NearlyProjectiveTree(torch.zeros(1, 5, 5), math.log(2))  # of 64 trees with a single root, 34 cross
+    >>> round(trees.log_partition().exp().item(), 6)
+    47.0
+    """
+
+    engine: NearlyProjective
+
+    def __init__(self, log_arc: Any, crossing_cost: Any = 0.0, **options: Any) -> None:
+        super().__init__(log_arc, **options)
+        B = len(self.log_arc)
+        cost = np.asarray(host(as_tensor("crossing_cost", crossing_cost).detach()), np.float64)
+        if cost.ndim and cost.shape != (B,):
+            raise ShapeError(f"crossing_cost must be a number or have shape ({B},), got shape {cost.shape}.")
+        if not ((cost >= 0) & (cost < np.inf)).all():
+            raise ValueRangeError(f"crossing_cost must be finite and at least 0, got {crossing_cost!r}.")
+        self.engine = NearlyProjective(np.broadcast_to(cost, (B,)).copy())
+
+    @property
+    def crossing_cost(self) -> Tensor:
+        """Cost of crossing arcs (B,) of each sentence."""
+        return self._tensor(self.engine.cost)
+
+    def crossing_probability(self) -> Tensor:
+        """Return p(the tree has crossing arcs) (B,)."""
+        return self._crossing(self._log_z()).to(self._dtype)
+
+    @property
+    def _kind(self) -> Passes:
+        return SPANNING
+
+    def _like(self, scores: Tensor, **changes: Any) -> Self:
+        return super()._like(scores, crossing_cost=self.engine.cost, **changes)
+
+    def _log_z(self) -> Tensor:
+        few, many, cost = self._log_z_of(PROJECTIVE), self._log_z_of(SPANNING), self.crossing_cost
+        nothing = torch.isneginf(many)
+        first = torch.log(-torch.expm1(-cost)) + few
+        return torch.where(nothing, many, torch.logaddexp(first, many.masked_fill(nothing, 0) - cost))
+
+    def _moments(self) -> tuple[Tensor, ...]:
+        log_z, marginals = super()._moments()
+        return log_z, marginals, self._crossing(log_z)
+
+    def _crossing(self, log_z: Tensor) -> Tensor:
+        """Return p(crossing arcs) (B,), 0 where no tree is possible."""
+        nothing = torch.isneginf(log_z)
+        flat = (self._log_z_of(PROJECTIVE) - log_z.masked_fill(nothing, 0)).clamp(max=0)
+        return (-torch.expm1(flat)).masked_fill(nothing, 0)
+
+    def _expected_score(self, moments: tuple[Tensor, ...]) -> Tensor:
+        return super()._expected_score(moments) - self.crossing_cost * moments[2]
+
+    def _score(self, structure: Any) -> Tensor:
+        heads = self._parts(structure, lowest=0)[0]
+        penalties = self.engine.penalties(host(heads), host(self.lengths))
+        return super()._score(structure) - self._tensor(penalties)

@@ -50,7 +50,7 @@ class PartTree(LogLinear):
 
     def expectations(self) -> TreeExpectations:
         """Return log Z (B,) and the marginals, from one pass."""
-        log_z, marginals = self._moments()
+        log_z, marginals = self._moments()[:2]
         return TreeExpectations(log_z.to(self._dtype), marginals)
 
     @staticmethod
@@ -69,7 +69,7 @@ class PartTree(LogLinear):
         sizes = dict(zip(f"{self.axes} L".split(), scores.shape, strict=False))
         return bool_mask("allowed", allowed, axes, scores.device, **sizes)
 
-    def _moments(self) -> tuple[Tensor, Tensor]:
+    def _moments(self) -> tuple[Tensor, ...]:
         needs_graph = torch.is_grad_enabled() and self._scores.requires_grad
         with torch.enable_grad():
             given = self if needs_graph else self._like(self._scores.detach().requires_grad_())
@@ -79,7 +79,7 @@ class PartTree(LogLinear):
             )
         return log_z if needs_graph else log_z.detach(), marginals
 
-    def _expected_score(self, moments: tuple[Tensor, Tensor]) -> Tensor:
+    def _expected_score(self, moments: tuple[Tensor, ...]) -> Tensor:
         return expectation(moments[1], self._scores)
 
     def _double(self) -> Self:

@@ -13,6 +13,7 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
+from trelliswork.inference.tree.nearly import NearlyProjective
 from trelliswork.inference.tree.passes import Passes
 from trelliswork.inference.tree.potentials import Potentials
 
@@ -24,7 +25,12 @@ FLOOR = 1e-12  # of a marginal in a logarithm
 
 
 def match_marginals(
-    engine: Passes, start: Potentials, marginals: Doubles, *, tolerance: float = 1e-7, max_iter: int = 200
+    engine: Passes | NearlyProjective,
+    start: Potentials,
+    marginals: Doubles,
+    *,
+    tolerance: float = 1e-7,
+    max_iter: int = 200,
 ) -> Doubles:
     """Return arc scores (B, n+1, n+1) whose tree marginals are the given ones, to within the tolerance.
 

@@ -13,13 +13,14 @@ from trelliswork.compute.sharing import current
 from trelliswork.data import Vocabulary
 from trelliswork.errors import ShapeError, ValueRangeError, extras_for
 from trelliswork.features.knowledge import Knowledge
+from trelliswork.inference.tree import NearlyProjective
 from trelliswork.learning.checkpoint import fingerprint
 from trelliswork.learning.report import Callback, FitReport, Step
 from trelliswork.learning.watch import Development
 from trelliswork.metrics.dependencies import ParseReport, evaluate_parsing
 from trelliswork.models.base import Arrays, Description, watch_for
 from trelliswork.models.parameters import TRAINING, BatchSize, Clusters, MaxMinutes, Parameter, Patience, Seed
-from trelliswork.models.parser.calibration import fit_crossing_cost, fit_temperatures, head_log_score
+from trelliswork.models.parser.calibration import fit_crossings, fit_temperatures, head_log_score
 from trelliswork.models.parser.data import (
     Arcs,
     Columns,
@@ -46,9 +47,10 @@ from trelliswork.models.parser.training import FIRST, LABELS, PARTS, SECOND, Fir
 from trelliswork.models.tasks import TreeParser
 
 if TYPE_CHECKING:
-    from trelliswork.distributions import ProjectiveTree, SpanningTree
+    from trelliswork.distributions import NearlyProjectiveTree, ProjectiveTree, SpanningTree
 
 LEAST_CALIBRATED, MOST_HELD_OUT, MOST_SAMPLED = 1000, 600, 3000  # sentences, for temperatures without dev data
+MOSTLY = 0.5  # fraction of sentences with crossing arcs from which on projective trees have no part of their own
 LIMITS = ("max_iter", "max_iter_second_order", "max_iter_labels", "max_minutes")  # of training
 
 
@@ -285,6 +287,9 @@ class DependencyParser(TreeParser):
         original = columns  # with the tags that taggers learn
         kind, clusters = self._tree_kind(), Knowledge.of(self.clusters).clusters
         gold = given.possible(kind)
+        flat = gold if kind.projective else gold.possible(replace(kind, projective=True))
+        crossing = self._crossing_share(gold, flat)
+        trees = gold if crossing is None else gold.where_complete(flat)  # of the second order
         watch = watch_for(self, None, checkpoint, lambda: self._fingerprint((columns, given), held_out), callback)
         stages = Stages(watch)
         taggers = None
@@ -311,7 +316,7 @@ class DependencyParser(TreeParser):
             tokens, gold = dev_tokens, dev_gold
 
             def measure(parameters: Mapping[str, Any]) -> float:
-                scorer = self._tree_scorer(reader, before + _weights(parameters))
+                scorer = self._tree_scorer(reader, before + _weights(parameters), share=crossing)
                 judge = head_log_score if self.early_stopping == "log-score" else correct_heads
                 return current().ratio(*judge(scorer, tokens, gold))
 
@@ -321,19 +326,21 @@ class DependencyParser(TreeParser):
             return FirstOrder(
                 tokens if some is None else tokens.some(some), gold if some is None else gold.some(some),
                 features.arcs, kind,
+                share=1.0 if crossing is None else crossing,
+                without=None if crossing is None else flat if some is None else flat.some(some),
                 rate=self.learning_rate, batch_size=self.batch_size, seed=(self.seed, 0),
                 dropout=self.dropout, l2=self.l2,
             )  # fmt: skip
 
         def second_order() -> SecondOrder:
-            scorer = self._tree_scorer(reader, weights)
+            scorer = self._tree_scorer(reader, weights, share=crossing)
             scorers = [(scorer, np.arange(len(tokens)))]
             if self.pruning_folds > 1:
                 n_epochs = sum(step.stage == FIRST for step in stages.report.history)
                 pruners = jackknifed(first_order, len(tokens), self.pruning_folds, n_epochs, self.seed, stages)
                 scorers = [(replace(scorer, first=first), some) for first, some in pruners]
             return SecondOrder(
-                tokens, gold, features, scorer.propagation, prune(scorers, tokens, gold), weights[0],
+                tokens, trees, features, scorer.propagation, prune(scorers, tokens, trees), weights[0],
                 rate=self.learning_rate_second_order, batch_size=self.batch_size, seed=(self.seed, 1),
                 dropout=self.dropout, l2=self.l2,
             )  # fmt: skip
@@ -350,13 +357,13 @@ class DependencyParser(TreeParser):
             )  # fmt: skip
             label_development = None
             if dev_tokens is not None and dev_gold is not None and dev_gold.labels is not None:
-                heads = flat_heads(self._tree_scorer(reader, weights), dev_tokens, dev_columns.offsets)
+                heads = flat_heads(self._tree_scorer(reader, weights, share=crossing), dev_tokens, dev_columns.offsets)
                 label_development = trainer.development(dev_tokens, dev_gold, heads, self.early_stopping)
             parameters = stages.train(LABELS, lambda: trainer, self.max_iter_labels, label_development)
             labels = trainer.model(parameters)
         report = stages.finish()
         report.details["dropped_heads"] = int(current().total(gold.n_dropped))
-        learned = Learned(reader, weights, labels)
+        learned = Learned(reader, weights, labels, share=crossing)
         if self.calibrated and dev_tokens is not None and dev_gold is not None:
             learned = self._calibrate(learned, dev_tokens, dev_gold)
             report.details["calibrated_on"] = "development data"
@@ -372,7 +379,20 @@ class DependencyParser(TreeParser):
         learned = replace(learned.with_temperatures(temperatures), sharp=sharp)
         if self.projective:
             return learned
-        return replace(learned, crossing_cost=fit_crossing_cost(self._scorer(learned), tokens, gold))
+        cost, share = fit_crossings(self._scorer(learned), tokens, gold)
+        return replace(learned, crossing_cost=cost, share=share)
+
+    def _crossing_share(self, gold: Gold, flat: Gold) -> float | None:
+        """Return the fraction of training sentences that no projective tree fits; ``None``: trees are of one kind.
+
+        ``gold`` are their heads, ``flat`` those that projective trees have. If they are most sentences, all trees are
+        alike.
+        """
+        if self.projective:
+            return None
+        crossing = np.add.reduceat(gold.heads != flat.heads, gold.offsets[:-1]) > 0 if len(gold.heads) else np.zeros(0)
+        share = current().ratio(int(crossing.sum()), len(crossing))
+        return share if share < MOSTLY else None
 
     def _cross_validate(self, learned: Learned, columns: Columns, gold: Gold, stages: Stages) -> Learned:
         """Return the parameters with the mean temperatures (of logarithms) and cost of parsers that left out a part.
@@ -423,8 +443,10 @@ class DependencyParser(TreeParser):
         kinds = {name: [getattr(one.temperatures, name) for one in found] for name in asdict(Temperatures())}
         means = {name: math.exp(sum(map(math.log, values)) / len(values)) for name, values in kinds.items()}
         cost, sharp = (sum(getattr(one, name) for one in found) / len(found) for name in ("crossing_cost", "sharp"))
+        shares = [one.share for one in found if one.share is not None]
+        share = sum(shares) / len(shares) if shares and learned.share is not None else learned.share
         stages.report.details["calibrated_on"] = f"training sentences, by {folds} parser{'s' * (folds > 1)} of others"
-        return replace(learned.with_temperatures(Temperatures(**means)), crossing_cost=cost, sharp=sharp)
+        return replace(learned.with_temperatures(Temperatures(**means)), crossing_cost=cost, sharp=sharp, share=share)
 
     def _calibrate_temperature(self, X: Sentences, y: Arcs) -> dict[str, float]:
         """Fit and store the temperatures on sentences that training has not seen; return them by kind of factor."""
@@ -515,22 +537,29 @@ class DependencyParser(TreeParser):
         return self._parsing(X, known).topk(k)
 
     @extras_for("posterior")
-    def posterior(self, sentence: Sequence[Any], *, known: Any = None) -> "ProjectiveTree | SpanningTree":
+    def posterior(
+        self, sentence: Sequence[Any], *, known: Any = None
+    ) -> "ProjectiveTree | NearlyProjectiveTree | SpanningTree":
         """Return the distribution over trees of one sentence, for any query.
 
         For a first-order model it is p(tree | sentence). For a second-order model it is the first-order distribution
         whose marginals are the beliefs: the belief of the tree factor, which sees pairs of arcs through messages.
+        With ``projective=False`` it is a mixture of projective and all trees (``details["crossing_share"]``), as a
+        `NearlyProjectiveTree`; a `SpanningTree` if evidence excludes projective trees, or if most training sentences
+        had crossing arcs.
         """
         import torch
 
-        from trelliswork.distributions import ProjectiveTree, SpanningTree
+        from trelliswork.distributions import NearlyProjectiveTree, ProjectiveTree, SpanningTree
 
         if not len(sentence):
             raise ShapeError("sentence must have at least one word.")
         parsing = self._parsing([list(sentence)], None if known is None else [known])
         (beliefs,) = parsing.trees()
-        make = ProjectiveTree if self.projective else SpanningTree
-        return make(torch.from_numpy(beliefs.tree_scores), single_root=bool(self.single_root))
+        scores, single_root = torch.from_numpy(beliefs.tree_scores), bool(self.single_root)
+        if isinstance(beliefs.engine, NearlyProjective):
+            return NearlyProjectiveTree(scores, beliefs.engine.cost, single_root=single_root)
+        return (ProjectiveTree if self.projective else SpanningTree)(scores, single_root=single_root)
 
     def score(self, X: Sentences, y: Arcs) -> float:
         """Return the LAS if ``y`` and the parser have labels, else the UAS.
@@ -657,21 +686,28 @@ class DependencyParser(TreeParser):
             report.details["sharp"] = learned.sharp
         if not self.projective:
             report.details["crossing_cost"] = learned.crossing_cost
+            report.details["crossing_share"] = learned.share
 
     def _tree_kind(self) -> TreeKind:
         return TreeKind(bool(self.projective), bool(self.single_root))
 
     def _scorer(self, learned: Learned) -> TreeScorer:
-        scorer = self._tree_scorer(learned.reader, learned.weights, learned.temperatures)
+        scorer = self._tree_scorer(learned.reader, learned.weights, learned.temperatures, learned.share)
         return replace(scorer, crossing_cost=learned.crossing_cost, sharp=learned.sharp)
 
     def _tree_scorer(
-        self, reader: Reader, weights: tuple[Weights, ...], temperatures: Temperatures | None = None
+        self,
+        reader: Reader,
+        weights: tuple[Weights, ...],
+        temperatures: Temperatures | None = None,
+        share: float | None = None,
     ) -> TreeScorer:
-        propagation = Propagation(self._tree_kind(), self.bp_iterations, self.tree_every, self.bp_tol, self.bp_damping)
+        kind = self._tree_kind() if share is None else replace(self._tree_kind(), projective=True)
+        propagation = Propagation(kind, self.bp_iterations, self.tree_every, self.bp_tol, self.bp_damping)
         second = (weights[1], weights[2], weights[3]) if len(weights) == 4 else None
         features = features_of(reader.n_tags, self.hash_bits, reader.version, reader.coder.clusters is not None)
-        return TreeScorer(features, propagation, self.threshold, weights[0], second, temperatures or Temperatures())
+        settings = features, propagation, self.threshold
+        return TreeScorer(*settings, weights[0], second, temperatures or Temperatures(), share=share)
 
     def _parsing(self, X: Sentences, known: Evidence | None) -> Parsing:
         self._check_fitted()

@@ -25,11 +25,12 @@ from trelliswork.models.parser.data import Gold
 from trelliswork.models.parser.features import ParseTokens
 from trelliswork.models.parser.first_order import Doubles
 from trelliswork.models.parser.labels import LabelModel, judged_labels
-from trelliswork.models.parser.scoring import Beliefs, TreeScorer, flat_heads
+from trelliswork.models.parser.scoring import Beliefs, Scored, TreeScorer, flat_heads
 from trelliswork.models.parser.temperatures import TREE_KINDS, Temperatures, tempered, tree_kinds
 
 LOWEST, HIGHEST = 0.2, 10.0  # limits of a temperature
 LARGEST_SHARE = 0.9  # of beliefs at temperature 1
+LEAST_SHARE, LARGER = 1e-4, 1.5  # of all trees in a mixture, and the factor by which it grows
 SIMILAR = 1.2  # ratio of predicted and gold crossings, or its inverse, at most
 PRECISION = 0.01  # of a share, and of the logarithm of a temperature
 MAX_WORDS = 20_000  # of the sentences that trees are fitted on: a few numbers need no more
@@ -83,8 +84,7 @@ def fit_temperatures(
 
 def _fit_trees(scorer: TreeScorer, tokens: ParseTokens, gold: Gold) -> tuple[Temperatures, float]:
     """Return temperatures of the scores of arcs, and with order 2 of siblings and grandparents, and the share."""
-    enough = np.flatnonzero(np.cumsum(tokens.lengths) - tokens.lengths < MAX_WORDS)
-    batches = [scorer.scored(tokens, some) for some in scorer.batches(tokens, enough)]
+    batches = _scored_batches(scorer, tokens)
 
     def of_gold(temperatures: Temperatures) -> Doubles:
         model = replace(scorer, temperatures=temperatures, sharp=0.0)
@@ -142,12 +142,50 @@ def _fit_labels(scorer: TreeScorer, labels: LabelModel, tokens: ParseTokens, gol
     return minimize(loss)
 
 
-def fit_crossing_cost(scorer: TreeScorer, tokens: ParseTokens, gold: Gold) -> float:
-    """Return the cost of crossing arcs with the most correct heads, of those with about as many crossings as gold.
+def _scored_batches(scorer: TreeScorer, tokens: ParseTokens) -> list[Scored]:
+    """Return the scores of the first sentences, with `MAX_WORDS` words."""
+    enough = np.flatnonzero(np.cumsum(tokens.lengths) - tokens.lengths < MAX_WORDS)
+    return [scorer.scored(tokens, some) for some in scorer.batches(tokens, enough)]
 
-    A sentence gets its best tree if that is expected to have more correct arcs, by at least this cost, than its best
-    projective tree. The number of such sentences is that of gold trees with crossing arcs, up to the factor `SIMILAR`.
-    The search is exact: costs between two sentences' differences have the same effect. Of equal ones, the largest.
+
+def fit_share(scorer: TreeScorer, tokens: ParseTokens, gold: Gold) -> float:
+    """Return the share of all trees in the mixture with projective ones that fits sentences with known heads.
+
+    It minimizes the negative mean log-probability of the known heads, which is convex in the share.
+    """
+    batches = _scored_batches(scorer, tokens)
+    few, many = (
+        np.concatenate([gold_probabilities(model.infer(batch), gold) for batch in batches] or [np.zeros(0)])
+        for model in (replace(scorer, share=share, sharp=0.0) for share in (0.0, 1.0))
+    )
+
+    def loss(share: float) -> float:
+        return -current().total(float(np.log(np.clip((1 - share) * few + share * many, TINY, 1.0)).sum()))
+
+    best = math.exp(bounded(lambda log_share: loss(math.exp(log_share)), math.log(LEAST_SHARE), 0.0))
+    return min((0.0, best, 1.0), key=loss)
+
+
+def fit_crossings(scorer: TreeScorer, tokens: ParseTokens, gold: Gold) -> tuple[float, float | None]:
+    """Return the cost of crossing arcs, and the share of all trees in a mixture, which fit sentences with known heads.
+
+    The share is that of `fit_share`, or larger if there would be too few trees with crossing arcs to choose from.
+    """
+    n_gold = current().total(_n_crossing(scorer, gold))
+    if scorer.share is None:
+        return _cost(_leads(scorer, tokens, gold), n_gold, gold), None
+    share = fit_share(scorer, tokens, gold)
+    while True:
+        rows = _leads(replace(scorer, share=share), tokens, gold)
+        if len(rows) >= n_gold or share >= 1:
+            return _cost(rows, n_gold, gold), share
+        share = min(max(share, LEAST_SHARE) * LARGER, 1.0)
+
+
+def _leads(scorer: TreeScorer, tokens: ParseTokens, gold: Gold) -> list[tuple[float, int]]:
+    """Return the expected and the actual gain of correct heads by crossing arcs where one is expected, largest first.
+
+    The gain is that of the best tree over the best projective tree of a sentence.
     """
     scorer = replace(scorer.at_temperature_1(), crossing_cost=TINY)
     rows: list[tuple[float, int]] = []
@@ -156,8 +194,16 @@ def fit_crossing_cost(scorer: TreeScorer, tokens: ParseTokens, gold: Gold) -> fl
         given = gold.rows(sentences)
         more = ((crossing == given) & (given >= 0)).sum(axis=1) - ((heads == given) & (given >= 0)).sum(axis=1)
         rows += [(d, k) for d, k in zip(lead.tolist(), more.tolist(), strict=True) if TINY < d < math.inf]
-    rows = sorted((row for own in current().gather(rows) for row in own), reverse=True)
-    n_gold = current().total(_n_crossing(scorer, gold))
+    return sorted((row for own in current().gather(rows) for row in own), reverse=True)
+
+
+def _cost(rows: list[tuple[float, int]], n_gold: float, gold: Gold) -> float:
+    """Return the cost of crossing arcs with the most correct heads, of those with about as many crossings as gold.
+
+    A sentence gets its best tree if that is expected to have more correct arcs, by at least this cost, than its best
+    projective tree. The number of such sentences is that of gold trees with crossing arcs, up to the factor `SIMILAR`.
+    The search is exact: costs between two sentences' differences have the same effect. Of equal ones, the largest.
+    """
     most = min(math.floor(n_gold * SIMILAR), len(rows))
     least = min(math.ceil(n_gold / SIMILAR), most)
     totals = np.cumsum([0, *(more for _, more in rows)])[least : most + 1]  # of the sentences with the largest leads

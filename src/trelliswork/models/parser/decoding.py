@@ -11,12 +11,13 @@ from trelliswork.data import Vocabulary
 from trelliswork.data.vocabulary import strings
 from trelliswork.errors import ShapeError, ValueRangeError
 from trelliswork.features.knowledge import Knowledge
+from trelliswork.inference.tree import NearlyProjective
 from trelliswork.models.base import Arrays, check_finite
 from trelliswork.models.parser.data import Columns, Gold, Sentences, read_sentences, read_trees
 from trelliswork.models.parser.features import ParseTokens, TokenCoder
 from trelliswork.models.parser.first_order import ArcFeatures, ArcList, Doubles, Integers, Weights
 from trelliswork.models.parser.labels import LabelModel
-from trelliswork.models.parser.scoring import Beliefs, Scored, TreeScorer
+from trelliswork.models.parser.scoring import Beliefs, Scored, TreeScorer, rule_out
 from trelliswork.models.parser.second_order import PartFeatures, SecondOrderFeatures
 from trelliswork.models.parser.tags import Taggers
 from trelliswork.models.parser.temperatures import Temperatures
@@ -75,6 +76,7 @@ class Learned:
     temperatures: Temperatures = Temperatures()  # noqa: RUF009
     crossing_cost: float = 0.0  # of a tree with crossing arcs, for non-projective parsers
     sharp: float = 0.0  # share of the beliefs at temperature 1 in probabilities, for order 2
+    share: float | None = None  # of all trees, if the others are projective, for non-projective parsers
 
     def with_temperatures(self, temperatures: Temperatures) -> "Learned":
         """Return the same parameters at other temperatures."""
@@ -96,6 +98,7 @@ class Learned:
             "temperatures": asdict(self.temperatures),
             "crossing_cost": self.crossing_cost,
             "sharp": self.sharp,
+            "crossing_share": self.share,
         }
         if reader.coder.clusters is not None:
             plain["knowledge"], own = Knowledge(reader.coder.clusters).state()
@@ -126,6 +129,9 @@ class Learned:
         sharp = plain.get("sharp", 0.0)
         if not isinstance(sharp, float) or not 0 <= sharp < 1:
             raise ValueRangeError(f"sharp must be at least 0 and less than 1, got {sharp!r}.")
+        share = plain.get("crossing_share")
+        if share is not None and not (isinstance(share, float) and 0 <= share <= 1):
+            raise ValueRangeError(f"crossing_share must be between 0 and 1, or None, got {share!r}.")
         version = plain.get("features", 1)  # and the first version of the features
         if version not in range(1, VERSION + 1):
             raise ValueRangeError(f"features must be a version from 1 to {VERSION}, got {version!r}.")
@@ -135,7 +141,7 @@ class Learned:
         coder = TokenCoder(strings(plain["words"]), strings(plain["tags"]), clusters)
         reader = Reader(coder, n_tags, taggers, version)
         if plain["labels"] is None:
-            return cls(reader, weights, None, temperatures, crossing_cost, sharp)
+            return cls(reader, weights, None, temperatures, crossing_cost, sharp, share)
         rows, n_labels = arrays["labels"], len(plain["labels"])
         check_finite("labels", rows)
         if rows.ndim != 2 or rows.shape[1] != n_labels or len(rows) & (len(rows) - 1):
@@ -143,7 +149,7 @@ class Learned:
         labels = Vocabulary(strings(plain["labels"]))
         templates = feature_set(reader.n_tags > 1, version, clusters is not None)
         model = LabelModel(labels, rows, templates, temperatures.labels)
-        return cls(reader, weights, model, temperatures, crossing_cost, sharp)
+        return cls(reader, weights, model, temperatures, crossing_cost, sharp, share)
 
 
 @dataclass(frozen=True)
@@ -156,10 +162,30 @@ class Parsing:
     columns: Columns
     allowed: list[frozenset[int] | None] | None = None
 
+    def batches(self) -> Iterator[tuple[TreeScorer, Integers]]:
+        """Yield the indices of sentences that are computed together, and their model.
+
+        If projective trees are a part of a mixture, sentences whose evidence excludes them have all trees.
+        """
+        scorer, tokens = self.scorer, self.tokens
+        if self.allowed is None or scorer.share is None:
+            yield from ((scorer, sentences) for sentences in scorer.batches(tokens))
+            return
+        crossing = np.zeros(len(tokens), bool)
+        flat = replace(scorer.kind, projective=True)
+        for sentences in scorer.batches(tokens):
+            N = int(tokens.lengths[sentences].max()) + 1
+            zeros = np.zeros((len(sentences), N, N))
+            rule_out(zeros, tokens, sentences, self.allowed)
+            log_z = flat.engine.log_partition(flat.potentials(zeros, tokens.lengths[sentences]))
+            crossing[sentences] = log_z == -np.inf
+        for one, some in ((scorer, ~crossing), (scorer.of_all_trees(), crossing)):
+            yield from ((one, sentences) for sentences in one.batches(tokens, np.flatnonzero(some)))
+
     def beliefs(self) -> Iterator[Beliefs]:
         """Yield the beliefs of batches of sentences."""
-        for sentences in self.scorer.batches(self.tokens):
-            yield self.scorer.beliefs(self.tokens, sentences, self.allowed)
+        for scorer, sentences in self.batches():
+            yield scorer.beliefs(self.tokens, sentences, self.allowed)
 
     def trees(self) -> Iterator[Beliefs]:
         """Yield the same, with the scores of the distribution over whole trees that has these probabilities of arcs."""
@@ -182,10 +208,10 @@ class Parsing:
         trees: list[list[int]] = [[] for _ in range(len(self.tokens))]
         probabilities: list[list[float]] = [[] for _ in range(len(self.tokens))]
         of_gold: list[list[float]] = [[] for _ in range(len(self.tokens))]
-        for sentences in self.scorer.batches(self.tokens):
-            scored = self.scorer.scored(self.tokens, sentences, self.allowed)
-            b = self.scorer.infer(scored)
-            heads = self._decoded(scored, b, decoding)
+        for scorer, sentences in self.batches():
+            scored = scorer.scored(self.tokens, sentences, self.allowed)
+            b = scorer.infer(scored)
+            heads = self._decoded(scorer, scored, b, decoding)
             for row, n in enumerate(b.sentences.tolist()):
                 size = int(b.lengths[row])
                 trees[n] = heads[row, :size].tolist()
@@ -196,13 +222,13 @@ class Parsing:
                     of_gold[n] = np.clip(p, 0.0, 1.0).tolist()
         return trees, probabilities, of_gold
 
-    def _decoded(self, scored: Scored, beliefs: Beliefs, decoding: Decode) -> Integers:
+    def _decoded(self, scorer: TreeScorer, scored: Scored, beliefs: Beliefs, decoding: Decode) -> Integers:
         """Return the heads (B, n) of a batch."""
-        kind = self.scorer.kind
         if decoding == "viterbi":
-            return kind.engine.best(kind.potentials(self.scorer.tree_scores_of(beliefs), beliefs.lengths))[0]
-        beliefs = self.scorer.risk_beliefs(scored, beliefs)
-        heads = self.scorer.heads(beliefs)
+            scores = scorer.tree_scores_of(beliefs)
+            return beliefs.engine.best(scorer.kind.potentials(scores, beliefs.lengths))[0]
+        beliefs = scorer.risk_beliefs(scored, beliefs)
+        heads = scorer.heads(beliefs)
         if decoding == "posterior" or self.labels is None:
             return heads
         rows, h, m = np.nonzero(beliefs.possible & (beliefs.arcs >= LEAST))
@@ -212,7 +238,7 @@ class Parsing:
         labels = self.labels.arc_probabilities(self.tokens.some(beliefs.sentences), flat, offsets, arcs)
         gains = np.zeros_like(beliefs.arcs)
         gains[rows, h, m] = beliefs.arcs[rows, h, m] * labels.max(axis=1)
-        return self.scorer.heads(beliefs, gains)
+        return scorer.heads(beliefs, gains)
 
     def names(self, heads: list[list[int]]) -> list[list[str | None]]:
         """Return the most probable labels of trees; ``None`` if the model has no labels."""
@@ -249,12 +275,11 @@ class Parsing:
 
     def topk(self, k: int) -> list[list[tuple[LabeledTree, float]]]:
         """Return the k most probable trees with their best labels, and their probabilities."""
-        engine = self.scorer.kind.engine
         trees: list[list[tuple[list[int], float]]] = [[([], 1.0)] for _ in range(len(self.tokens))]
         for b in self.trees():
             potentials = self.scorer.kind.potentials(b.tree_scores, b.lengths)
-            log_z = engine.log_partition(potentials)
-            heads, _, scores = engine.topk(potentials, potentials.log_arc[..., None], k)
+            log_z = b.engine.log_partition(potentials)
+            heads, _, scores = b.engine.topk(potentials, potentials.log_arc[..., None], k)
             for row, n in enumerate(b.sentences.tolist()):
                 trees[n] = [
                     (heads[row, j, : b.lengths[row]].tolist(), float(np.exp(scores[row, j] - log_z[row])))
@@ -274,10 +299,12 @@ class Parsing:
         flat, offsets = read_trees(heads, self.columns.offsets, "heads").heads, self.columns.offsets
         log_p = np.zeros(len(self.tokens))
         for b in self.trees():
-            log_z = self.scorer.kind.engine.log_partition(self.scorer.kind.potentials(b.tree_scores, b.lengths))
+            log_z = b.engine.log_partition(self.scorer.kind.potentials(b.tree_scores, b.lengths))
             for row, n in enumerate(b.sentences.tolist()):
                 tree = flat[offsets[n] : offsets[n + 1]]
                 log_p[n] = b.tree_scores[row, tree, np.arange(1, len(tree) + 1)].sum() - log_z[row]
+                if isinstance(b.engine, NearlyProjective):
+                    log_p[n] -= b.engine.rows(np.array([row])).penalties(tree[None], b.lengths[row : row + 1])[0]
         return np.minimum(log_p, 0.0)
 
     def subtree_probabilities(self, heads: Sequence[Sequence[int]]) -> list[list[float]]:
@@ -288,13 +315,16 @@ class Parsing:
         flat, offsets = read_trees(heads, self.columns.offsets, "heads").heads, self.columns.offsets
         result: list[list[float]] = [[] for _ in range(len(self.tokens))]
         for b in self.trees():
-            log_z = self.scorer.kind.engine.log_partition(self.scorer.kind.potentials(b.tree_scores, b.lengths))
+            log_z = b.engine.log_partition(self.scorer.kind.potentials(b.tree_scores, b.lengths))
             for row, n in enumerate(b.sentences.tolist()):
                 size = int(b.lengths[row])
+                engine = b.engine
+                if isinstance(engine, NearlyProjective):
+                    engine = engine.rows(np.full(size, row))
                 scores = np.repeat(b.tree_scores[row : row + 1, : size + 1, : size + 1], size, axis=0)
                 scores[~arcs_of_subtrees(flat[offsets[n] : offsets[n + 1]])] = -np.inf
                 potentials = self.scorer.kind.potentials(scores, np.full(size, size))
-                log_p = self.scorer.kind.engine.log_partition(potentials) - log_z[row]
+                log_p = engine.log_partition(potentials) - log_z[row]
                 result[n] = np.exp(np.minimum(log_p, 0.0)).tolist()
         return result
 

@@ -8,7 +8,9 @@ import numpy as np
 
 from trelliswork.compute.limits import check_sentences
 from trelliswork.errors import ImpossibleError
-from trelliswork.inference.tree import match_marginals
+from trelliswork.inference.tree import NearlyProjective, match_marginals
+from trelliswork.inference.tree.nearly import mixture
+from trelliswork.inference.tree.passes import Passes
 from trelliswork.models.hmm.data import chosen_tokens
 from trelliswork.models.parser.data import Gold
 from trelliswork.models.parser.features import ParseTokens
@@ -47,7 +49,7 @@ class Beliefs:
 
     ``tree_scores`` are the arc scores whose tree marginals are ``arcs``: those of a first-order model, or the final
     messages of belief propagation to the tree factor; -inf for arcs that evidence or pruning excludes. In a mixture
-    they are those of the part with temperatures.
+    with ``sharp`` they are those of the part with temperatures. ``engine`` has the sums over trees with these scores.
     """
 
     sentences: Integers  # (B,) indices among the tokens
@@ -55,6 +57,7 @@ class Beliefs:
     tree_scores: Doubles  # (B, n+1, n+1)
     arcs: Doubles  # (B, n+1, n+1)
     possible: Mask  # (B, n+1, n+1) arcs that evidence and pruning allow
+    engine: Passes | NearlyProjective
     sharp: "Beliefs | None" = None  # at temperature 1, if ``arcs`` are a mixture with them: see ``tree_scores_of``
 
 
@@ -67,6 +70,7 @@ class Scored(NamedTuple):
     possible: Mask  # (B, n+1, n+1) arcs that evidence and pruning allow
     candidates: Candidates | None = None
     scores: tuple[Doubles, Doubles, Doubles] | None = None  # of arcs (A,), siblings (S,), grandparents (G,)
+    free: Doubles | None = None  # ``log_arc`` without evidence, if there is any
 
 
 @dataclass(frozen=True)
@@ -85,7 +89,11 @@ class PrunedArcs:
 
 @dataclass(frozen=True)
 class TreeScorer:
-    """A model of trees: features, weights and the settings of inference."""
+    """A model of trees: features, weights and the settings of inference.
+
+    With a ``share``, trees are a mixture of projective trees and this share of all trees, with the same scores of arcs;
+    belief propagation then has projective trees. Without, they are the trees of belief propagation.
+    """
 
     features: SecondOrderFeatures
     propagation: Propagation
@@ -95,11 +103,17 @@ class TreeScorer:
     temperatures: Temperatures = Temperatures()  # noqa: RUF009
     crossing_cost: float = 0.0  # of a tree with crossing arcs, in expected correct arcs
     sharp: float = 0.0  # share of the beliefs at temperature 1 in the probabilities of arcs; order 2
+    share: float | None = None  # of all trees, if the others are projective
 
     @property
     def kind(self) -> TreeKind:
         """Kind of the trees."""
-        return self.propagation.kind
+        kind = self.propagation.kind
+        return kind if self.share is None else replace(kind, projective=False)
+
+    def of_all_trees(self) -> "TreeScorer":
+        """Return the model of sentences whose evidence excludes all projective trees."""
+        return replace(self, share=None, propagation=replace(self.propagation, kind=self.kind))
 
     def batches(self, tokens: ParseTokens, some: Integers | None = None) -> Iterator[Integers]:
         """Yield the indices of (some) sentences of similar length that are computed together, without empty ones."""
@@ -118,21 +132,22 @@ class TreeScorer:
             yield order[at : at + size]
             at += size
 
-    def _first_order(
-        self, tokens: ParseTokens, sentences: Integers, allowed: list[frozenset[int] | None] | None = None
-    ) -> Doubles:
+    def _first_order(self, tokens: ParseTokens, sentences: Integers) -> Doubles:
         """Return the arc scores (B, n+1, n+1) of the first-order model."""
-        log_arc = self.features.arcs.log_arcs(tokens, sentences, self.first)
-        if allowed is not None:
-            _rule_out(log_arc, tokens, sentences, allowed)
-        return log_arc
+        return self.features.arcs.log_arcs(tokens, sentences, self.first)
 
-    def _expectations(self, log_arc: Doubles, sentences: Integers, lengths: Integers) -> Doubles:
-        """Return the marginals (B, n+1, n+1) of first-order trees."""
-        log_z, marginals = self.kind.engine.expectations(self.kind.potentials(log_arc, lengths))
-        if not np.isfinite(log_z).all():
-            raise NoTreeError(int(sentences[np.flatnonzero(~np.isfinite(log_z))[0]]))
-        return marginals
+    def _expectations(
+        self, log_arc: Doubles, sentences: Integers, lengths: Integers, free: Doubles | None = None
+    ) -> tuple[Passes | NearlyProjective, Doubles]:
+        """Return the queries on first-order trees, and their marginals (B, n+1, n+1); ``free``: without evidence."""
+        potentials, engine = self.kind.potentials(log_arc, lengths), self.kind.engine
+        if self.share is None:
+            log_z, marginals = engine.expectations(potentials)
+            if not np.isfinite(log_z).all():
+                raise NoTreeError(int(sentences[np.flatnonzero(~np.isfinite(log_z))[0]]))
+            return engine, marginals
+        mixed, marginals = mixture(potentials if free is None else self.kind.potentials(free, lengths), self.share)
+        return mixed, marginals if free is None else mixed.expectations(potentials)[1]
 
     def beliefs(
         self, tokens: ParseTokens, sentences: Integers, allowed: list[frozenset[int] | None] | None = None
@@ -144,14 +159,23 @@ class TreeScorer:
         self, tokens: ParseTokens, sentences: Integers, allowed: list[frozenset[int] | None] | None = None
     ) -> Scored:
         """Return the scores of some sentences, the input of ``infer``."""
-        lengths, log_arc = tokens.lengths[sentences], self._first_order(tokens, sentences, allowed)
+        lengths, log_arc = tokens.lengths[sentences], self._first_order(tokens, sentences)
+        free = None if allowed is None else log_arc
+        if allowed is not None:
+            log_arc = log_arc.copy()
+            rule_out(log_arc, tokens, sentences, allowed)
         if self.second is None:
-            return Scored(sentences, lengths, log_arc, log_arc > -np.inf)
-        mask = keep(self.kind, log_arc, self._expectations(log_arc, sentences, lengths), lengths, self.threshold)
+            return Scored(sentences, lengths, log_arc, log_arc > -np.inf, free=free)
+        mask = self._kept(log_arc, sentences, lengths, free)
         candidates = Candidates.from_mask(sentences, lengths, mask)
         return Scored(
             sentences, lengths, log_arc, mask, candidates, candidates.scores(self.features, tokens, self.second)
         )
+
+    def _kept(self, log_arc: Doubles, sentences: Integers, lengths: Integers, free: Doubles | None = None) -> Mask:
+        """Return the mask (B, n+1, n+1) of unpruned arcs, among them a tree of belief propagation."""
+        _, marginals = self._expectations(log_arc, sentences, lengths, free)
+        return keep(self.propagation.kind, log_arc, marginals, lengths, self.threshold)
 
     def infer(self, scored: Scored) -> Beliefs:
         """Return the arc probabilities of sentences from their scores, the temperatures and the share at 1."""
@@ -170,20 +194,24 @@ class TreeScorer:
         if beliefs.sharp is None:
             return beliefs.tree_scores
         start = self.kind.potentials(beliefs.tree_scores, beliefs.lengths)
-        return match_marginals(self.kind.engine, start, beliefs.arcs)
+        return match_marginals(beliefs.engine, start, beliefs.arcs)
 
     def _infer(self, scored: Scored) -> Beliefs:
-        sentences, lengths, log_arc, mask, candidates, scores = scored
+        sentences, lengths, log_arc, mask, candidates, scores, free = scored
         if candidates is None or scores is None:
             log_arc = log_arc / self.temperatures.arcs
-            return Beliefs(sentences, lengths, log_arc, self._expectations(log_arc, sentences, lengths), mask)
+            free = None if free is None else free / self.temperatures.arcs
+            engine, arcs = self._expectations(log_arc, sentences, lengths, free)
+            return Beliefs(sentences, lengths, log_arc, arcs, mask, engine)
         a, s, g = (values / getattr(self.temperatures, kind) for values, kind in zip(scores, TREE_KINDS, strict=True))
         result = self.propagation(candidates.parts, (a, s, g))
         tree_scores = candidates.dense(result.tree_scores, -np.inf)
-        if self.temperatures.tree == 1:
-            return Beliefs(sentences, lengths, tree_scores, candidates.dense(result.arcs, 0.0), mask)
+        if self.temperatures.tree == 1 and self.share is None:
+            arcs = candidates.dense(result.arcs, 0.0)
+            return Beliefs(sentences, lengths, tree_scores, arcs, mask, self.kind.engine)
         tree_scores /= self.temperatures.tree
-        return Beliefs(sentences, lengths, tree_scores, self._expectations(tree_scores, sentences, lengths), mask)
+        engine, arcs = self._expectations(tree_scores, sentences, lengths)
+        return Beliefs(sentences, lengths, tree_scores, arcs, mask, engine)
 
     def risk_beliefs(self, scored: Scored, beliefs: Beliefs) -> Beliefs:
         """Return the beliefs at temperature 1, which choose the tree: temperatures change probabilities alone.
@@ -230,11 +258,10 @@ def prune(scorers: Sequence[tuple[TreeScorer, Integers]], tokens: ParseTokens, g
     nothing = np.zeros(0, np.int64)
     kept: list[tuple[Integers, Integers, Integers]] = [(nothing, nothing, nothing)]
     for scorer, some in scorers:
-        kind = scorer.kind
+        kind = scorer.propagation.kind
         for sentences in scorer.batches(tokens, some):
             lengths, log_arc = tokens.lengths[sentences], scorer._first_order(tokens, sentences)
-            marginals = scorer._expectations(log_arc, sentences, lengths)
-            mask = keep(kind, log_arc, marginals, lengths, scorer.threshold)
+            mask = scorer._kept(log_arc, sentences, lengths)
             heads = gold.rows(sentences)
             partial = np.flatnonzero((heads >= 0).sum(axis=1) < lengths)
             if partial.size:
@@ -249,7 +276,7 @@ def prune(scorers: Sequence[tuple[TreeScorer, Integers]], tokens: ParseTokens, g
     return PrunedArcs(np.cumsum(sizes), h[order], m[order])
 
 
-def _rule_out(log_arc: Doubles, tokens: ParseTokens, sentences: Integers, allowed: list[frozenset[int] | None]) -> None:
+def rule_out(log_arc: Doubles, tokens: ParseTokens, sentences: Integers, allowed: list[frozenset[int] | None]) -> None:
     """Set the arcs that evidence forbids to -inf."""
     offsets = tokens.starts - 2 * np.arange(len(tokens))
     for row, b in enumerate(sentences.tolist()):

@@ -8,6 +8,14 @@ With all heads known the first term is the score of a tree. The gradient by the 
 probability given the known heads, minus its probability. For second-order models log Z is Bethe's estimate and
 probabilities are the beliefs of belief propagation.
 
+A first-order model whose trees may have crossing arcs, but rarely have them, would lose accuracy if all crossing trees
+were rivals of each tree. With a share c of sentences with crossing arcs, and K the known heads without those that no
+projective tree has, it maximizes
+
+.. math:: (1 - c) \big[\log p_{proj}(K) + \log p_{all}(\text{known} \mid K)\big] + c \log p_{all}(\text{known})
+
+In the second order the rivals of a complete tree, with or without crossing arcs, are projective trees.
+
 In a group of processes trees are trained by the mini-batches of a single process: each rank computes the gradient of
 its own sentences of a batch, and all take the same step (``updates``). Weights differ by rounding alone.
 """
@@ -22,6 +30,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trelliswork.compute.sharing import current
+from trelliswork.inference.tree import Potentials, eisner, matrix_tree
 from trelliswork.learning.checkpoint import Arrays, with_prefix
 from trelliswork.learning.report import STOPPED, FitReport, Step
 from trelliswork.learning.watch import Development, Saved, Watch
@@ -115,6 +124,8 @@ class FirstOrder(TreeTrainer):
     gold: Gold
     features: ArcFeatures
     kind: TreeKind
+    share: float = 1.0  # c, of a model with crossing arcs
+    without: Gold | None = None  # K, if c < 1
 
     def __post_init__(self) -> None:
         self.learners["arcs"] = SparseAdaGrad(np.zeros(1 << self.features.bits, np.float32), self.rate, self.l2)
@@ -125,7 +136,7 @@ class FirstOrder(TreeTrainer):
         """Return the loss of some sentences, and its negative gradient (A,) by the scores of the arcs that change."""
         tokens, kind, lengths = self.tokens, self.kind, self.tokens.lengths[sentences]
         log_arc = self.features.log_arcs(tokens, sentences, weights, drop)
-        log_z, marginals = kind.engine.expectations(kind.potentials(log_arc, lengths))
+        log_z, marginals = self._rivals(kind.potentials(log_arc, lengths))
         heads = self.gold.rows(sentences)
         rows, words = np.nonzero(heads >= 0)
         loss = float(log_z.sum() - log_arc[rows, heads[rows, words], words + 1].sum())
@@ -138,8 +149,32 @@ class FirstOrder(TreeTrainer):
             some = np.isin(rows, partial)
             loss += float(log_arc[rows[some], heads[rows[some], words[some]], words[some] + 1].sum() - log_known.sum())
             gradient[partial] = expected - marginals[partial]
+        if self.without is not None:
+            loss -= self._without_crossings(log_arc, sentences, gradient)
         rows, heads, words = np.nonzero(np.abs(gradient) > self.active)
         return loss, ArcList(sentences[rows], heads, words), gradient[rows, heads, words]
+
+    def _rivals(self, potentials: Potentials) -> tuple[Doubles, Doubles]:
+        """Return the mean of log Z of projective and of all trees (B,), and its gradient (B, n+1, n+1)."""
+        if self.without is None:
+            return self.kind.engine.expectations(potentials)
+        log_z, marginals = eisner.expectations(potentials)
+        if not self.share:
+            return log_z, marginals
+        full, many = matrix_tree.expectations(potentials)
+        return (1 - self.share) * log_z + self.share * full, (1 - self.share) * marginals + self.share * many
+
+    def _without_crossings(self, log_arc: Doubles, sentences: Integers, gradient: Doubles) -> float:
+        """Add the gradient of (1 - c) log(Z_proj(K) / Z_all(K)), which is 0 for complete trees; return its value."""
+        assert self.without is not None
+        heads, lengths = self.without.rows(sentences), self.tokens.lengths[sentences]
+        some = np.flatnonzero((heads >= 0).sum(axis=1) < lengths)
+        if not some.size:
+            return 0.0
+        given = self.kind.potentials(only_given(log_arc[some], heads[some]), lengths[some])
+        (flat, few), (full, many) = (engine.expectations(given) for engine in (eisner, matrix_tree))
+        gradient[some] += (1 - self.share) * (few - many)
+        return float((1 - self.share) * (flat - full).sum())
 
     def parts(self, sentences: Integers, drop: Drop = NO_DROP) -> tuple[float, Iterable[Parts]]:
         """Return the loss of some sentences, and features and negative gradients of their arcs."""
