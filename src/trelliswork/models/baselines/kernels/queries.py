@@ -89,6 +89,8 @@ def _guess(begin, end, word, scale):
 def _search(words, begin, end, word, scale):
     """Return the index of a word in ``words[begin:end]``, which rise, or -1."""
     low = _guess(begin, end, word, scale)
+    if words[low] == word:
+        return low
     high, step = low, 1
     if words[low] < word:
         low += 1
