@@ -42,6 +42,7 @@ Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 _QUERY_COST = 100  # of a token, in multiplications
 _AT_ONCE = 1 << 14  # tokens whose state stays in the cache
+_PART = 1 << 20  # n-grams of files that are in memory at a time
 _CODES = 1 << 16  # room for codes of an order at first
 _FALLBACK = (0.5, 1.0, 1.5)  # discounts for texts so small that counts of counts are missing
 _ARRAYS = ("words", "nodes", "share", "rest")  # of a level, in files
@@ -50,12 +51,16 @@ _NOTHING = np.empty(0, np.float64)
 
 def discounts(counts: NDArray[np.int64]) -> NDArray[np.float64]:
     """Return D by count, 0 to 3 and more (4,); ``D[0]`` is 0."""
-    n1, n2, n3, n4 = (float(np.count_nonzero(counts == j)) for j in range(1, 5))
+    n = np.zeros(6)
+    for a in range(0, len(counts), _PART):
+        n += np.bincount(np.minimum(counts[a : a + _PART], 5), minlength=6)
+        release(counts)
+    n1, n2, n3, n4 = n[1:5].tolist()
     by_count = list(_FALLBACK)
     if min(n1, n2) > 0:
         y = n1 / (n1 + 2 * n2)
-        for j, (n, more) in enumerate(((n1, n2), (n2, n3), (n3, n4))):
-            estimate = j + 1 - (j + 2) * y * more / n if n > 0 and more > 0 else 0.0
+        for j, (here, more) in enumerate(((n1, n2), (n2, n3), (n3, n4))):
+            estimate = j + 1 - (j + 2) * y * more / here if here > 0 and more > 0 else 0.0
             if estimate > 0:  # no discount would leave no mass for new words
                 by_count[j] = estimate
     return np.array([0.0, *by_count])
@@ -106,8 +111,6 @@ class CompactTables:
         for m in range(2, top + 1):
             table, tables[m - 1] = tables[m - 1], NgramTable(np.empty(0, np.int64), np.empty(0, np.int64))
             coded, shares, rests = _coded(table, C, C if m == 2 else len(words), limit)
-            release(table.keys)
-            release(table.counts)
             del table
             levels.append(_level(words, codes, share, bits, rests, coded, limit))
             words, codes, share, bits = coded.words, coded.shares, shares, _bits(len(shares))
@@ -262,7 +265,15 @@ def _coded(table: NgramTable, C: int, n_contexts: int, limit: int) -> tuple[Code
     )
     while True:
         books = [Codebook(np.empty(size), np.full(2 * size, -1), np.zeros(1, np.int64)) for _ in range(2)]
-        if encode(table.keys, table.counts, C, D, *books, coded):
+        at = 0
+        for a in range(0, max(n_contexts, 1), _PART):
+            b = min(a + _PART, n_contexts)
+            at = encode(a, b, at, (table.keys, table.counts), C, D, *books, coded)
+            for array in (table.keys, table.counts, *coded):
+                release(array)
+            if at < 0:
+                break
+        else:
             shares, rests = (book.values[: book.n[0]].copy() for book in books)
             return coded, shares, rests
         size *= 4
@@ -275,7 +286,11 @@ def _level(words: Any, codes: Any, share: Floats, bits: int, rest: Floats, above
     if bits + rest_bits + len(above.words).bit_length() > 64:
         share, rest, bits, rest_bits = share[codes] if bits else share, rest[rests], 0, 0
     nodes = room(n + 1, np.uint64, limit)
-    pack(codes, rests, above.first, bits, rest_bits, nodes)
+    for a in range(0, n + 1, _PART):
+        part, ends = slice(a, a + _PART), slice(a, a + _PART + 1)
+        pack(codes[part], rests[part], above.first[ends], bits, rest_bits, nodes[ends])
+        for array in (codes, rests, above.first, nodes):
+            release(array)
     return Level(words, nodes, share, rest, bits, rest_bits)
 
 

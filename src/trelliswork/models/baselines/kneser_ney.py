@@ -77,7 +77,7 @@ class KneserNey(LeftToRight):
         memory: Annotated[
             int,
             Parameter("Megabytes for counting; temporary files beyond that.", minimum=1, panel=TRAINING),
-        ] = 1024,
+        ] = 256,
     ) -> None:
         self.order = order
         self.min_count = min_count

@@ -114,6 +114,8 @@ def _tables(runs: Runs, packing: Packing, memory_limit: int, stack: ExitStack) -
         # The prefix counts from the first n-gram of this rank; words are numbered for all ranks.
         before = sum(current().gather(int(sizes[m - 1]))[: current().rank]) if m > 1 else 0
         tables.append(NgramTable(*(_whole(c, before * C if k == 0 else 0, limit) for k, c in enumerate(columns[m]))))
+        for column in columns[m]:
+            column.close()  # its memory is not needed twice
     return tables
 
 

@@ -182,11 +182,14 @@ class Coded(NamedTuple):
 
 
 @kernel
-def encode(keys, counts, n_words, discounts, shares, rests, out):
-    """Convert the counts of an order; returns False if a codebook is full."""
-    n, n_contexts = len(keys), len(out.rests)
-    at = 0
-    for c in range(n_contexts):
+def encode(start, stop, at, table, n_words, discounts, shares, rests, out):
+    """Convert the counts of the n-grams from ``at`` on, which extend the contexts ``start:stop``.
+
+    ``table`` are keys and counts. Returns the first n-gram after them, or -1 if a codebook is full.
+    """
+    keys, counts = table
+    n = len(keys)
+    for c in range(start, stop):
         out.first[c] = begin = at
         total = once = twice = more = 0
         while at < n and keys[at] < (c + 1) * n_words:
@@ -199,16 +202,16 @@ def encode(keys, counts, n_words, discounts, shares, rests, out):
         lost = once * discounts[1] + twice * discounts[2] + more * discounts[3]
         code = _encode(lost / total if total > 0 else 1.0, rests)
         if code < 0:
-            return False
+            return -1
         out.rests[c] = code
         for i in range(begin, at):
             code = _encode((counts[i] - discounts[min(counts[i], 3)]) / total, shares)
             if code < 0:
-                return False
+                return -1
             out.shares[i] = code
             out.words[i] = keys[i] - c * n_words
-    out.first[n_contexts] = at
-    return True
+    out.first[stop] = at
+    return at
 
 
 @kernel
