@@ -120,6 +120,22 @@ def store(typingctx: Any, array: Any, index: Any, value: Any) -> Any:
 
 
 @intrinsic
+def prefetch(typingctx: Any, array: Any, index: Any) -> Any:
+    """``prefetch(array, k)``: request the cache line of flat index k, which may be out of range."""
+
+    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        data = context.make_array(signature.args[0])(context, builder, args[0]).data
+        byte, number = ir.IntType(8).as_pointer(), ir.IntType(32)
+        kind = ir.FunctionType(ir.VoidType(), [byte, number, number, number])
+        call = cgutils.get_or_insert_function(builder.module, kind, "llvm.prefetch.p0i8")
+        read_to_second_cache = [ir.Constant(number, k) for k in (0, 2, 1)]
+        builder.call(call, [builder.bitcast(builder.gep(data, [args[1]]), byte), *read_to_second_cache])
+        return context.get_dummy_value()
+
+    return types.void(array, types.intp), codegen
+
+
+@intrinsic
 def get(typingctx: Any, array: Any, index: Any) -> Any:
     """``get(array, k)``: the number at flat index k, without Numba's test for a negative index."""
 

@@ -5,6 +5,7 @@ from trelliswork.data.columns import read_columns
 from trelliswork.data.conllu import read_conllu, read_dependencies
 from trelliswork.data.corpus import AttributeCorpus, Corpus
 from trelliswork.data.crfsuite import read_crfsuite
+from trelliswork.data.ids import Lines
 from trelliswork.data.nettalk import read_nettalk
 from trelliswork.data.sentence import Tree, TreebankSentence
 from trelliswork.data.text import read_text
@@ -15,6 +16,7 @@ from trelliswork.data.vocabulary import Vocabulary
 __all__ = [
     "AttributeCorpus",
     "Corpus",
+    "Lines",
     "Tree",
     "TreebankSentence",
     "UaiGraph",

@@ -37,6 +37,16 @@ class Column(ExitStack):
         return np.frombuffer(mmap.mmap(self._file.fileno(), size, access=mmap.ACCESS_READ), np.int64)
 
 
+def room(n: int, dtype: Any, limit: int) -> NDArray[Any]:
+    """Return an array (n,) to be filled; of more than ``limit`` bytes it is in a temporary file, which it keeps."""
+    size = n * np.dtype(dtype).itemsize
+    if size <= limit:
+        return np.empty(n, dtype)
+    with tempfile.TemporaryFile() as file:
+        file.truncate(size)
+        return np.frombuffer(mmap.mmap(file.fileno(), size), dtype)
+
+
 def release(array: Any) -> None:
     """Drop the pages of a mapped file that are in memory, for an array or a view of it; they are read again if needed.
 

@@ -10,7 +10,7 @@ from numpy.testing import assert_allclose
 
 from trelliswork.errors import DataError, ValueRangeError
 from trelliswork.models import KneserNey, load
-from trelliswork.models.baselines.kneser_ney import discounts
+from trelliswork.models.baselines.compact import discounts
 
 texts = st.lists(st.lists(st.sampled_from("abcd"), min_size=1, max_size=6), min_size=1, max_size=12)
 

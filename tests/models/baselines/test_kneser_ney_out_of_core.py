@@ -14,7 +14,7 @@ from trelliswork.data import runs as runs_module
 from trelliswork.data import spooled
 from trelliswork.data.ids import read_ids, stream_ids
 from trelliswork.models import KneserNey, load
-from trelliswork.models.baselines import ngrams
+from trelliswork.models.baselines import compact, ngrams
 from trelliswork.models.baselines.ngrams import NgramTable, count_ngrams, positions_in_sentence
 
 HERE = "tests.models.baselines.test_kneser_ney_out_of_core"
@@ -96,18 +96,20 @@ def test_large_tables_are_mapped_saved_and_scored(tmp_path, monkeypatch):
     expected = KneserNey(3).fit(text)
     released = []
     monkeypatch.setattr(spooled.Column, "__init__", _tiny(spooled.Column.__init__))
+    monkeypatch.setattr(compact, "room", lambda n, dtype, limit: spooled.room(n, dtype, 100))
     monkeypatch.setattr("trelliswork.data.storage.PIECE", 1000)
     release = spooled.release
     monkeypatch.setattr("trelliswork.data.storage.release", lambda a: (released.append(a), release(a)))
     model = KneserNey(3, memory=1).fit(text)
-    table = model._orders[2].table
-    base = table.keys
+    base = model._tables.levels[1].nodes
     while not isinstance(base, mmap.mmap) and base is not None:
         base = base.obj if isinstance(base, memoryview) else base.base
     assert isinstance(base, mmap.mmap)
     model.save(tmp_path / "m")
     assert released
-    assert_same([o.table for o in model._orders], [o.table for o in expected._orders])
+    for found, other in zip(model._tables.levels, expected._tables.levels, strict=True):
+        for one, two in zip(found, other, strict=True):
+            assert_array_equal(one, two)
     new = sentences(20, seed=1)
     for other in (model, load(tmp_path / "m")):
         assert_array_equal(other.log_evidence(new), expected.log_evidence(new))

@@ -64,6 +64,52 @@ def tokenize(text, table, hashes, starts, stops, out):
 
 
 @kernel
+def look_up(text, index, first, starts, stops, out):
+    """Write the stream of ids of a text (n,) of bytes without NUL, by the index of a vocabulary (`data.word_index`).
+
+    Word k that is not listed, or has an id below ``first``, is ``-2 - k`` and has its place in ``starts, stops``, if
+    they have room. Returns ``(length of the stream, number of these words)``.
+    """
+    n, n_new, n_out, t = len(text), 0, 0, 0
+    mask = len(index.table) - 1
+    filled = False
+    while t <= n:
+        byte = text[t] if t < n else np.uint8(10)
+        if byte <= 32 and (byte >= 28 or 9 <= byte <= 13):
+            if byte == 10 and filled:
+                out[n_out] = BREAK
+                n_out += 1
+                filled = False
+            t += 1
+            continue
+        start, mixed = t, _BASIS
+        while t < n and not (text[t] <= 32 and (text[t] >= 28 or 9 <= text[t] <= 13)):
+            mixed = (mixed ^ np.uint64(text[t])) * _PRIME
+            t += 1
+        mixed ^= mixed >> _SHIFT
+        at = np.int64(mixed) & mask
+        word = index.table[at]
+        while word >= 0:
+            if index.hashes[word] == mixed and index.stops[word] - index.starts[word] == t - start:
+                k = 0
+                while k < t - start and text[start + k] == index.text[index.starts[word] + k]:
+                    k += 1
+                if k == t - start:
+                    break
+            at = (at + 1) & mask
+            word = index.table[at]
+        if word < first:
+            if n_new < len(starts):
+                starts[n_new], stops[n_new] = start, t
+            word = -2 - n_new
+            n_new += 1
+        out[n_out] = word
+        n_out += 1
+        filled = True
+    return n_out, n_new
+
+
+@kernel
 def renumber(ids, new):
     """Replace the ids of a stream by ``new[id]``."""
     for i in range(len(ids)):

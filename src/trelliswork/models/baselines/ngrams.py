@@ -20,10 +20,11 @@ from numpy.typing import NDArray
 
 from trelliswork.compute.sharing import current
 from trelliswork.data.ids import BATCH, Ids, in_parallel
+from trelliswork.data.kernels.ids import renumber
 from trelliswork.data.kernels.runs import sort_records
 from trelliswork.data.runs import Record, Run, Runs, RunStore
 from trelliswork.data.spooled import Column, release
-from trelliswork.models.baselines.kernels.ngrams import Entries, Level, Open, Packing, tabulate, windows
+from trelliswork.models.baselines.kernels.ngrams import Entries, Open, Packing, tabulate, windows
 
 Ints = NDArray[np.int64]
 _ROOM = 1 << 17  # records that are counted at a time
@@ -46,19 +47,21 @@ class NgramTable:
     keys: Ints  # (n,) ``prefix * C + word``, ascending
     counts: Ints
 
-    def level(self, C: int, p: NDArray[np.float64], rest: NDArray[np.float64]) -> Level:
-        """Return the n-grams for queries, with a number ``p`` (n,) of each and a factor ``rest`` of each context."""
-        first = np.zeros(len(rest) + 1, np.int64)
-        np.cumsum(np.bincount(self.keys // C, minlength=len(rest)), out=first[1:])
-        return Level(first, self.keys, p, rest)
 
-    def find(self, prefix: Ints, words: Ints, C: int) -> Ints:
-        """Return the index of each n-gram, -1 if it is not listed or its prefix is -1."""
-        if not len(self.keys):  # no sentence is long enough
-            return np.full(len(words), -1)
-        keys = prefix * C + words
-        at = np.minimum(np.searchsorted(self.keys, keys), len(self.keys) - 1)
-        return np.where((prefix >= 0) & (self.keys[at] == keys), at, -1)
+def find_ngrams(table: Ints, prefix: Ints, words: Ints, C: int) -> Ints:
+    """Return the index of each n-gram in the keys of its order, -1 if it is not listed or its prefix is -1."""
+    if not len(table):  # no sentence is long enough
+        return np.full(len(words), -1)
+    keys = prefix * C + words
+    at = np.minimum(np.searchsorted(table, keys), len(table) - 1)
+    return np.where((prefix >= 0) & (table[at] == keys), at, -1)
+
+
+def renumbered(blocks: Iterator[Ids], numbers: Ids) -> Iterator[Ids]:
+    """Yield blocks of ids with other numbers for the words."""
+    for block in blocks:
+        renumber(block, numbers)
+        yield block
 
 
 def count_ngrams(blocks: Iterator[Ids], order: int, C: int, memory_limit: int) -> list[NgramTable]:
@@ -111,6 +114,8 @@ def _tables(runs: Runs, packing: Packing, memory_limit: int, stack: ExitStack) -
         # The prefix counts from the first n-gram of this rank; words are numbered for all ranks.
         before = sum(current().gather(int(sizes[m - 1]))[: current().rank]) if m > 1 else 0
         tables.append(NgramTable(*(_whole(c, before * C if k == 0 else 0, limit) for k, c in enumerate(columns[m]))))
+        for column in columns[m]:
+            column.close()  # its memory is not needed twice
     return tables
 
 

@@ -1,0 +1,325 @@
+r"""N-gram tables for queries and for files, the same in both: arrays that are mapped into memory and need no parsing.
+
+An n-gram has two numbers, its probability (or the part of it that order m adds) and the factor of the order below after
+it. Both are ratios of small counts, so few of them are different: a table lists the different ones, exact, and an
+n-gram has their codes. A node of 8 bytes packs the two codes and the first of the n-grams that extend it. The highest
+order has the code of the probability alone. Last words have 2 bytes (4 beyond 65,536 words).
+
+The words are numbered so that those that follow a context are spread evenly: word i, the i-th most frequent one, has
+the number ``i * stride mod C``, with a stride of about 0.618 C (multiples of the golden ratio are the most even ones).
+A search starts where the word would be in an even spread, and mostly ends within the same cache line.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from trelliswork.compute import threads
+from trelliswork.data.spooled import release, room
+from trelliswork.data.storage import Arrays
+from trelliswork.errors import DataError
+from trelliswork.models.baselines.kernels.queries import (
+    Codebook,
+    Coded,
+    Level,
+    Tokens,
+    are_nodes_sound,
+    encode,
+    extend,
+    is_sound,
+    pack,
+    start_tokens,
+)
+from trelliswork.models.baselines.ngrams import NgramTable
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+_QUERY_COST = 100  # of a token, in multiplications
+_AT_ONCE = 1 << 14  # tokens whose state stays in the cache
+_PART = 1 << 20  # n-grams of files that are in memory at a time
+_CODES = 1 << 16  # room for codes of an order at first
+_FALLBACK = (0.5, 1.0, 1.5)  # discounts for texts so small that counts of counts are missing
+_ARRAYS = ("words", "nodes", "share", "rest")  # of a level, in files
+_NOTHING = np.empty(0, np.float64)
+
+
+def discounts(counts: NDArray[np.int64]) -> NDArray[np.float64]:
+    """Return D by count, 0 to 3 and more (4,); ``D[0]`` is 0."""
+    n = np.zeros(6)
+    for a in range(0, len(counts), _PART):
+        n += np.bincount(np.minimum(counts[a : a + _PART], 5), minlength=6)
+        release(counts)
+    n1, n2, n3, n4 = n[1:5].tolist()
+    by_count = list(_FALLBACK)
+    if min(n1, n2) > 0:
+        y = n1 / (n1 + 2 * n2)
+        for j, (here, more) in enumerate(((n1, n2), (n2, n3), (n3, n4))):
+            estimate = j + 1 - (j + 2) * y * more / here if here > 0 and more > 0 else 0.0
+            if estimate > 0:  # no discount would leave no mass for new words
+                by_count[j] = estimate
+    return np.array([0.0, *by_count])
+
+
+def even_stride(C: int) -> int:
+    """Return a number near 0.618 C without a common divisor with C."""
+    stride = max(1, round(C * (math.sqrt(5) - 1) / 2))
+    while math.gcd(stride, C) > 1:
+        stride += 1
+    return stride
+
+
+class CompactTables:
+    """The n-grams of all orders.
+
+    Parameters
+    ----------
+    levels : list of Level
+        Orders 1, 2, ...
+    n_words : int
+        Number of words of order 1 that were seen.
+    stride : int
+        Numbers of words in the tables are ``id * stride mod C``.
+    interpolated : bool
+        Whether probabilities of an order are added to those of the order below.
+    """
+
+    def __init__(self, levels: Sequence[Level], n_words: int, stride: int, interpolated: bool) -> None:
+        self.levels, self.n_words, self.stride, self.interpolated = levels, n_words, stride, interpolated
+        self.C = len(levels[0].share)
+        self._numbers = np.arange(self.C) * stride % self.C
+        self.ids = np.empty(self.C, np.int64)  # of the words with each number
+        self.ids[self._numbers] = np.arange(self.C)
+
+    @classmethod
+    def counted(cls, tables: list[NgramTable], stride: int, limit: int) -> CompactTables:
+        """Return tables with modified Kneser-Ney probabilities of counts; empties the list of their tables.
+
+        ``stride`` is that of the ids in the counts. Arrays of more than ``limit`` bytes are in temporary files.
+        """
+        counts = tables[0].counts
+        C, n_seen, top = len(counts), int((counts > 0).sum()), len(tables)
+        capped, D = np.minimum(counts, 3), discounts(counts)
+        lost, total = float((D * np.bincount(capped, minlength=4)).sum()), float(counts.sum())
+        share = (counts - D[capped]) / total + lost / total / C
+        levels, words, codes, bits = list[Level](), np.empty(0, _width(C)), np.empty(0, np.uint32), 0
+        for m in range(2, top + 1):
+            table, tables[m - 1] = tables[m - 1], NgramTable(np.empty(0, np.int64), np.empty(0, np.int64))
+            coded, shares, rests = _coded(table, C, C if m == 2 else len(words), limit)
+            del table
+            levels.append(_level(words, codes, share, bits, rests, coded, limit))
+            words, codes, share, bits = coded.words, coded.shares, shares, _bits(len(shares))
+        if top == 1:
+            levels.append(Level(words, np.zeros(C + 1, np.uint64), share, np.ones(C), 0, 0))
+        else:
+            highest = room(len(words), np.uint16 if bits <= 16 else np.uint32, limit)
+            highest[:] = codes
+            levels.append(Level(words, highest, share, _NOTHING, bits, 0))
+        return cls(levels, n_seen, stride, interpolated=True)
+
+    @classmethod
+    def listed(cls, keys: Sequence[Ints], p: Sequence[Floats], rest: Sequence[Floats]) -> CompactTables:
+        """Return the tables of a back-off model: n-grams as in `NgramTable`, probabilities, and weights after them."""
+        C, levels = len(keys[0]), []
+        for m, (own, values, weights) in enumerate(zip(keys, p, rest, strict=True), start=1):
+            words = (own % C if m > 1 else np.empty(0)).astype(_width(C))
+            if m < len(keys):
+                first = np.searchsorted(keys[m], np.arange(len(own) + 1) * C)
+                levels.append(Level(words, first.astype(np.uint64), values, weights, 0, 0))
+            else:
+                nodes = np.zeros(C + 1 if m == 1 else 0, np.uint64)
+                levels.append(Level(words, nodes, values, weights if m == 1 else _NOTHING, 0, 0))
+        return cls(levels, int((p[0] > 0).sum()), 1, interpolated=False)
+
+    @classmethod
+    def restored(cls, plain: dict[str, Any], arrays: Arrays) -> CompactTables:
+        """Return the tables of a file; DataError if they are damaged."""
+        try:
+            n_words, stride, interpolated = int(plain["n_words"]), int(plain["stride"]), bool(plain["interpolated"])
+            levels = [
+                Level(**{name: arrays[f"{m}.{name}"] for name in _ARRAYS}, share_bits=int(a), rest_bits=int(b))
+                for m, (a, b) in enumerate(plain["bits"], start=1)
+            ]
+        except (KeyError, TypeError, ValueError):
+            raise DataError("the tables are incomplete: train again.") from None
+        C = len(levels[0].share)
+        if not 0 < stride <= C or math.gcd(stride, C) > 1:
+            raise DataError(f"the stride {stride} does not fit {C} words: train again.")
+        sizes = [C, *(len(level.words) for level in levels[1:]), -1]
+        for m, level in enumerate(levels, start=1):
+            if not _possible(level, sizes[m - 1], sizes[m] if m < len(levels) or m > 1 else 0, m == 1):
+                raise DataError(f"the table of order {m} is damaged: train again.")
+        for m, (below, level) in enumerate(pairwise(levels), start=2):
+            if not is_sound(level, C, sizes[m], below):
+                raise DataError(f"the table of order {m} is damaged: train again.")
+        return cls(levels, n_words, stride, interpolated)
+
+    def state(self) -> tuple[dict[str, Any], Arrays]:
+        """Return the numbers and arrays that ``restored`` takes."""
+        arrays: Arrays = {}
+        for m, level in enumerate(self.levels, start=1):
+            arrays |= {f"{m}.{name}": getattr(level, name) for name in _ARRAYS}
+        bits = [[level.share_bits, level.rest_bits] for level in self.levels]
+        plain = {"n_words": self.n_words, "stride": self.stride, "interpolated": self.interpolated, "bits": bits}
+        return plain, arrays
+
+    def sizes(self) -> list[int]:
+        """Return the number of n-grams of each order, from 1 on."""
+        return [self.n_words, *(len(level.words) for level in self.levels[1:])]
+
+    def p(self, flat: Ints, offsets: Ints) -> Floats:
+        """Return the probability of each token given those before it in its sentence, which starts with ``<s>``."""
+        p = np.empty(len(flat))
+        ranges = threads.cut(_QUERY_COST * np.diff(offsets), least=threads.LEAST_WORK)
+        threads.run(self._query, ranges, flat, offsets, p)
+        return p
+
+    def _query(self, start: int, stop: int, flat: Ints, offsets: Ints, p: Floats) -> None:
+        """Fill p of the sentences ``start:stop``, some at a time."""
+        a = start
+        tokens: Tokens | None = None
+        while a < stop:
+            b = int(np.searchsorted(offsets[: stop + 1], offsets[a] + _AT_ONCE, side="right")) - 1
+            b = max(b, a + 1)
+            n = int(offsets[b] - offsets[a])
+            if tokens is None or len(tokens.p) < n:
+                whole, real = np.empty((4, n), np.int64), np.empty((2, n))
+                tokens = Tokens(whole[0], whole[1], whole[2], real[0], real[1], whole[3])
+            start_tokens(self.levels[0], self._numbers, flat, offsets, a, b, tokens)
+            for m, level in enumerate(self.levels[1:], start=2):
+                extend(level, self.C, n, self.interpolated, m == len(self.levels), tokens)
+            p[offsets[a] : offsets[b]] = tokens.p[:n]
+            a = b
+
+    def after(self, context: Ints) -> Floats:
+        """Return p(word | context) of all words (C,), by id."""
+        p = self.levels[0].share[self._numbers]
+        for m, level in enumerate(self.levels[1:], start=2):
+            at = self._find(context[-(m - 1) :]) if len(context) >= m - 1 else -1
+            if at < 0:
+                break
+            below = self.levels[m - 2]
+            a, b = self._children(below, at)
+            p = p * _values(below, slice(at, at + 1), rest=True)
+            ids, share = self.ids[level.words[a:b]], _values(level, slice(a, b))
+            p[ids] = p[ids] + share if self.interpolated else share
+        return p
+
+    def plain_orders(self) -> list[tuple[Ints, Floats, Floats]]:
+        """Return keys as in `NgramTable`, with ids of words, and the two numbers of each n-gram, for each order."""
+        C, top = self.C, len(self.levels)
+        orders = []
+        order = self._numbers  # n-grams of the tables in the order of their keys
+        for m, level in enumerate(self.levels, start=1):
+            if m == 1:
+                keys = np.arange(C)
+            else:
+                below = self.levels[m - 2]
+                first = (below.nodes >> np.uint64(below.share_bits + below.rest_bits)).astype(np.int64)
+                place = np.empty(len(order), np.int64)
+                place[order] = np.arange(len(order))
+                keys = np.repeat(place, np.diff(first)) * C + self.ids[level.words]
+                order = np.argsort(keys, kind="stable")
+                keys = keys[order]
+            rest = np.ones(len(keys)) if m == top else _values(level, order, rest=True)
+            orders.append((keys, _values(level, order), rest))
+        return orders
+
+    def _children(self, level: Level, i: int) -> tuple[int, int]:
+        first = level.nodes[i : i + 2] >> np.uint64(level.share_bits + level.rest_bits)
+        return int(first[0]), int(first[1])
+
+    def _find(self, context: Ints) -> int:
+        """Return the index of some words in the table of their order, -1 if they are not listed."""
+        first, *others = self._numbers[context].tolist()
+        at: int = first
+        for below, level, word in zip(self.levels, self.levels[1:], others, strict=False):
+            a, b = self._children(below, at)
+            at = a + int(np.searchsorted(level.words[a:b], word))
+            if at == b or level.words[at] != word:
+                return -1
+        return at
+
+
+def _width(C: int) -> Any:
+    return np.uint16 if C <= 1 << 16 else np.uint32
+
+
+def _bits(n: int) -> int:
+    return max(1, (n - 1).bit_length())
+
+
+def _coded(table: NgramTable, C: int, n_contexts: int, limit: int) -> tuple[Coded, Floats, Floats]:
+    """Return the n-grams of an order with codes, and the numbers of the codes: shares, and rests of the contexts."""
+    D, n, size = discounts(table.counts), len(table.keys), _CODES
+    coded = Coded(
+        room(n, _width(C), limit),
+        room(n, np.uint32, limit),
+        room(n_contexts, np.uint32, limit),
+        room(n_contexts + 1, np.int64, limit),
+    )
+    while True:
+        books = [Codebook(np.empty(size), np.full(2 * size, -1), np.zeros(1, np.int64)) for _ in range(2)]
+        at = 0
+        for a in range(0, max(n_contexts, 1), _PART):
+            b = min(a + _PART, n_contexts)
+            at = encode(a, b, at, (table.keys, table.counts), C, D, *books, coded)
+            for array in (table.keys, table.counts, *coded):
+                release(array)
+            if at < 0:
+                break
+        else:
+            shares, rests = (book.values[: book.n[0]].copy() for book in books)
+            return coded, shares, rests
+        size *= 4
+
+
+def _level(words: Any, codes: Any, share: Floats, bits: int, rest: Floats, above: Coded, limit: int) -> Level:
+    """Return an order below the highest; without room for two codes in a node, each n-gram lists its numbers."""
+    n, rest_bits = len(above.rests), _bits(len(rest))
+    rests = above.rests
+    if bits + rest_bits + len(above.words).bit_length() > 64:
+        share, rest, bits, rest_bits = share[codes] if bits else share, rest[rests], 0, 0
+    nodes = room(n + 1, np.uint64, limit)
+    for a in range(0, n + 1, _PART):
+        part, ends = slice(a, a + _PART), slice(a, a + _PART + 1)
+        pack(codes[part], rests[part], above.first[ends], bits, rest_bits, nodes[ends])
+        for array in (codes, rests, above.first, nodes):
+            release(array)
+    return Level(words, nodes, share, rest, bits, rest_bits)
+
+
+def _values(level: Level, where: Any, rest: bool = False) -> Floats:
+    """Return one of the two numbers of n-grams."""
+    values, bits = (level.rest, level.rest_bits) if rest else (level.share, level.share_bits)
+    if not bits:
+        return values[where]
+    codes = level.nodes[where] >> (level.nodes.dtype.type(level.share_bits if rest else 0))
+    return values[(codes & codes.dtype.type((1 << bits) - 1)).astype(np.int64)]
+
+
+def _possible(level: Level, n: int, n_next: int, is_first: bool) -> bool:
+    """Return whether the arrays of an order have the right types and lengths, and numbers that are possible."""
+    highest = n_next < 0
+    types = [np.uint16, np.uint32] if highest and level.share_bits else [np.uint64]
+    if level.words.dtype not in (np.uint16, np.uint32) or level.nodes.dtype not in types:
+        return False
+    if any(one.ndim != 1 for one in level[:4]) or level.share.dtype != np.float64 or level.rest.dtype != np.float64:
+        return False
+    bits = level.share_bits, level.rest_bits
+    if min(bits) < 0 or sum(bits) > 63 or (is_first and (bits[0] or len(level.words))):
+        return False
+    n_nodes = (n if level.share_bits else 0) if highest else n + 1
+    lengths = len(level.nodes) == n_nodes and (level.share_bits > 0 or len(level.share) == n)
+    if not lengths or (not highest and not level.rest_bits and len(level.rest) != n):
+        return False
+    if not ((level.share >= 0).all() and (level.share <= 1.0 + 1e-3).all()):
+        return False
+    if not ((level.rest >= 0).all() and (level.rest < np.inf).all()):
+        return False
+    return not is_first or bool(are_nodes_sound(level, n, n_next))

@@ -1,0 +1,263 @@
+"""Compiled queries of n-grams in compact tables, see `models.baselines.compact`, and the code that fills the tables."""
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from trelliswork.compute.jit import helper, kernel
+from trelliswork.compute.simd import prefetch
+
+AHEAD = 12  # tokens between the request of a cache line and its use
+
+
+class Level(NamedTuple):
+    """The n-grams of one order: those that extend one context follow each other, by word.
+
+    A node has, from its lowest bits on, the code of its share, the code of its rest, and the first n-gram of the next
+    order that extends it. Without bits for a code, the index of the n-gram is the code.
+    """
+
+    words: NDArray[np.unsignedinteger]  # (n,) last words; empty in order 1, which lists all words
+    nodes: NDArray[np.unsignedinteger]  # (n + 1,); (n,) in the highest order, whose nodes have shares only
+    share: NDArray[np.float64]  # by code: probability, or the part of it that is added to that of the order below
+    rest: NDArray[np.float64]  # by code: factor of the order below after this n-gram
+    share_bits: int
+    rest_bits: int
+
+
+class Tokens(NamedTuple):
+    """State of the tokens of a text during a query: the context that ends at each of them, and its probability."""
+
+    words: NDArray[np.int64]  # (n,) -1 at the start of a sentence
+    begin: NDArray[np.int64]  # (n,) n-grams of the next order that extend the context
+    end: NDArray[np.int64]
+    rest: NDArray[np.float64]
+    p: NDArray[np.float64]
+    at: NDArray[np.int64]  # (n,) scratch
+
+
+class Codebook(NamedTuple):
+    """Distinct numbers in order of appearance, and a hash table of their codes."""
+
+    values: NDArray[np.float64]
+    slots: NDArray[np.int64]  # (a power of two,) code or -1
+    n: NDArray[np.int64]  # (1,)
+
+
+@helper(inline="always")
+def _first(level, i):
+    return np.int64(np.uint64(level.nodes[i]) >> np.uint64(level.share_bits + level.rest_bits))
+
+
+@helper(inline="always")
+def _share(level, i):
+    if level.share_bits == 0:
+        return level.share[i]
+    return level.share[np.int64(level.nodes[i]) & ((1 << level.share_bits) - 1)]
+
+
+@helper(inline="always")
+def _rest(level, i):
+    if level.rest_bits == 0:
+        return level.rest[i]
+    code = np.int64(np.uint64(level.nodes[i]) >> np.uint64(level.share_bits)) & ((1 << level.rest_bits) - 1)
+    return level.rest[code]
+
+
+@kernel
+def start_tokens(level, numbers, flat, offsets, a, b, tokens):
+    """Set the tokens of sentences ``a:b`` to the order 1; ``numbers`` (C,) are the numbers of words in the tables."""
+    base = offsets[a]
+    for s in range(a, b):
+        for t in range(offsets[s], offsets[s + 1]):
+            k, first = t - base, t == offsets[s]
+            w = 0 if first else numbers[flat[t]]
+            tokens.words[k] = -1 if first else w
+            tokens.p[k] = level.share[w]
+            tokens.begin[k], tokens.end[k] = _first(level, w), _first(level, w + 1)
+            tokens.rest[k] = _rest(level, w)
+
+
+@helper(inline="always")
+def _guess(begin, end, word, scale):
+    """Return where a word would be if words were spread evenly."""
+    return min(begin + np.int64(np.float64(word) * np.float64(end - begin) * scale), end - 1)
+
+
+@helper(inline="always")
+def _search(words, begin, end, word, scale):
+    """Return the index of a word in ``words[begin:end]``, which rise, or -1."""
+    low = _guess(begin, end, word, scale)
+    if words[low] == word:
+        return low
+    high, step = low, 1
+    if words[low] < word:
+        low += 1
+        high = low
+        while high < end and words[high] < word:
+            low = high + 1
+            high += step
+            step *= 2
+        high = min(high, end)
+    else:
+        low -= 1
+        while low >= begin and words[low] >= word:
+            high = low
+            low -= step
+            step *= 2
+        low = max(low + 1, begin)
+    while low < high:
+        middle = (low + high) >> 1
+        if words[middle] < word:
+            low = middle + 1
+        else:
+            high = middle
+    return low if low < end and words[low] == word else -1
+
+
+@kernel
+def extend(level, n_words, n, interpolated, last, tokens):
+    """Replace the state of n tokens, of the order below, by that of this order; ``last`` is the highest order.
+
+    From the end to the start, so that each token still finds the context before it. Three tokens are under way: the
+    words of one are requested from memory, those of the next are searched, the node of the third is read.
+    """
+    scale = 1.0 / n_words
+    words, begin, end, rest, p, at = tokens
+    for t in range(n - 1 + AHEAD, -1 - AHEAD, -1):
+        early = t - AHEAD
+        if early >= 1 and words[early] >= 0 and begin[early - 1] < end[early - 1]:
+            prefetch(level.words, _guess(begin[early - 1], end[early - 1], words[early], scale))
+        if 0 <= t < n:
+            i = -1
+            if words[t] >= 0 and begin[t - 1] < end[t - 1]:
+                i = _search(level.words, begin[t - 1], end[t - 1], words[t], scale)
+                if i >= 0 and level.share_bits + level.rest_bits > 0:
+                    prefetch(level.nodes, i)
+            at[t] = i
+        late = t + AHEAD
+        if late >= n:
+            continue
+        i = at[late]
+        if words[late] >= 0:
+            value = p[late] * rest[late - 1]
+            if i >= 0:
+                share = _share(level, i)
+                value = value + share if interpolated else share
+            p[late] = value
+        if i >= 0 and not last:
+            begin[late], end[late], rest[late] = _first(level, i), _first(level, i + 1), _rest(level, i)
+        else:
+            begin[late], end[late], rest[late] = 0, 0, 1.0
+
+
+@helper(inline="always")
+def _encode(value, book):
+    """Return the code of a number, new if it is; -1 if there is no room."""
+    mask = len(book.slots) - 1
+    mixed = np.uint64(np.int64(value * 4503599627370496.0)) * np.uint64(0x9E3779B97F4A7C15)
+    slot = np.int64(mixed >> np.uint64(20)) & mask
+    while True:
+        code = book.slots[slot]
+        if code < 0:
+            code = book.n[0]
+            if code == len(book.values):
+                return -1
+            book.slots[slot], book.values[code] = code, value
+            book.n[0] += 1
+            return code
+        if book.values[code] == value:
+            return code
+        slot = (slot + 1) & mask
+
+
+class Coded(NamedTuple):
+    """An order while it is converted: n-grams, and the contexts that they extend."""
+
+    words: NDArray[np.unsignedinteger]  # (n,)
+    shares: NDArray[np.uint32]  # (n,) codes
+    rests: NDArray[np.uint32]  # (contexts,) codes
+    first: NDArray[np.int64]  # (contexts + 1,)
+
+
+@kernel
+def encode(start, stop, at, table, n_words, discounts, shares, rests, out):
+    """Convert the counts of the n-grams from ``at`` on, which extend the contexts ``start:stop``.
+
+    ``table`` are keys and counts. Returns the first n-gram after them, or -1 if a codebook is full.
+    """
+    keys, counts = table
+    n = len(keys)
+    for c in range(start, stop):
+        out.first[c] = begin = at
+        total = once = twice = more = 0
+        while at < n and keys[at] < (c + 1) * n_words:
+            count = counts[at]
+            total += count
+            once += count == 1
+            twice += count == 2
+            more += count >= 3
+            at += 1
+        lost = once * discounts[1] + twice * discounts[2] + more * discounts[3]
+        code = _encode(lost / total if total > 0 else 1.0, rests)
+        if code < 0:
+            return -1
+        out.rests[c] = code
+        for i in range(begin, at):
+            code = _encode((counts[i] - discounts[min(counts[i], 3)]) / total, shares)
+            if code < 0:
+                return -1
+            out.shares[i] = code
+            out.words[i] = keys[i] - c * n_words
+    out.first[stop] = at
+    return at
+
+
+@kernel
+def pack(shares, rests, first, share_bits, rest_bits, nodes):
+    """Fill nodes with codes, none where the number of bits is 0, and the first n-gram of the next order."""
+    for i in range(len(first)):
+        node = np.uint64(first[i]) << np.uint64(share_bits + rest_bits)
+        if i < len(first) - 1:
+            if rest_bits:
+                node |= np.uint64(rests[i]) << np.uint64(share_bits)
+            if share_bits:
+                node |= np.uint64(shares[i])
+        nodes[i] = node
+
+
+@kernel
+def is_sound(level, n_words, n_next, below):
+    """Return whether the words and codes of an order are possible: no query reads beyond an array.
+
+    ``below`` is the order below, whose contexts these n-grams extend; ``n_next`` is the size of the next order, or -1.
+    """
+    n, words = len(level.words), level.words
+    for c in range(len(below.nodes) - 1):
+        a, b = _first(below, c), _first(below, c + 1)
+        if a > b or b > n:
+            return False
+        for i in range(a, b):
+            if words[i] >= n_words or (i > a and words[i] <= words[i - 1]):
+                return False
+    return are_nodes_sound(level, n, n_next)
+
+
+@kernel
+def are_nodes_sound(level, n, n_next):
+    """Return whether the codes of n nodes are possible, and their n-grams of the next order lie within it."""
+    share_mask, rest_mask = (1 << level.share_bits) - 1, (1 << level.rest_bits) - 1
+    before = 0
+    for i in range(n if level.share_bits + level.rest_bits > 0 or n_next >= 0 else 0):
+        node = np.uint64(level.nodes[i])
+        if level.share_bits and (np.int64(node) & share_mask) >= len(level.share):
+            return False
+        if n_next >= 0:
+            if (np.int64(node >> np.uint64(level.share_bits)) & rest_mask) >= max(1, len(level.rest)):
+                return False
+            first = _first(level, i)
+            if first < before or first > n_next:
+                return False
+            before = first
+    return n_next < 0 or (_first(level, n) == n_next and (n == 0 or _first(level, 0) == 0))

@@ -1,0 +1,73 @@
+"""Sentences as strings: the same ids as from lists of words, with a vocabulary or without, and the same errors."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numpy.testing import assert_array_equal
+
+from trelliswork.data import Lines, Vocabulary
+from trelliswork.data import ids as ids_module
+from trelliswork.data.ids import read_ids, read_sentences
+from trelliswork.errors import DataError, ValueRangeError
+
+WHITE = [" ", "  ", "\t", "\r", "\x1f"]
+words = st.text("abäß\u00a0\u3000", min_size=1, max_size=3)
+lines = st.lists(st.lists(st.tuples(st.sampled_from(WHITE), words), max_size=5), max_size=8)
+
+
+@settings(max_examples=60, deadline=None)
+@given(lines, lines, st.booleans(), st.booleans())
+def test_lines_equal_lists_of_words(train, new, edges, keep_empty):
+    options = {"edges": edges, "keep_empty": keep_empty}
+    text = [["a", "b"]] + [[word for _, word in line] for line in train]
+    joined = ["a b"] + ["".join(white + word for white, word in line) for line in train]
+    expected, found = (read_ids(source, open_vocabulary=True, **options) for source in (text, Lines(joined)))
+    assert found.vocabulary.items == expected.vocabulary.items
+    assert_array_equal(found.ids, expected.ids)
+    assert_array_equal(found.offsets, expected.offsets)
+    lists = [[word for _, word in line] for line in new]
+    strings = ["".join(white + word for white, word in line) + " " for line in new]
+    a, b = (read_ids(source, vocabulary=expected.vocabulary, **options) for source in (lists, Lines(strings)))
+    assert_array_equal(a.ids, b.ids)
+    assert_array_equal(a.offsets, b.offsets)
+
+
+def test_blocks_and_many_unknown_words(monkeypatch):
+    monkeypatch.setattr(ids_module, "_LINES", 7)
+    strings = [f"w{k} x w{k % 3} {'' if k % 5 else 'y' * k}" for k in range(3000)] + [""]
+    vocabulary = read_ids([["x", "w1", "<unk>"]], edges=True).vocabulary
+    a, b = (
+        read_ids(source, vocabulary=vocabulary, edges=True, keep_empty=True)
+        for source in (Lines(strings), [line.split() for line in strings])
+    )
+    assert_array_equal(a.ids, b.ids)
+    assert_array_equal(a.offsets, b.offsets)
+    assert read_sentences(Lines(["a b", ""])) == [["a", "b"], []]
+
+
+def test_a_vocabulary_with_white_space_has_no_index():
+    vocabulary = Vocabulary(["New York", "a", "<unk>"], unknown="<unk>")
+    assert_array_equal(read_ids(Lines(["New a York"]), vocabulary=vocabulary).ids, np.array([2, 1, 2]))
+
+
+@pytest.mark.parametrize(
+    ("source", "message"),
+    [
+        (["a", "a <s>"], "sentence 1, token 1: <s> marks"),
+        (["a", "a a new"], "sentence 1, token 2: 'new' is not in the vocabulary"),
+        (["a", "a\na"], "sentence 1: expected a line of text"),
+        (["a\0"], "sentence 0: expected a line of text"),
+        (["a", None], "sentence 1: expected a string"),
+        (["a", "\ud800"], "sentence 1: expected Unicode text"),
+    ],
+)
+def test_errors_name_the_sentence(source, message):
+    vocabulary = read_ids([["a"]], edges=True).vocabulary
+    with pytest.raises(DataError, match=message):
+        read_ids(Lines(source), vocabulary=vocabulary, edges=True)
+
+
+def test_one_string_is_an_error():
+    with pytest.raises(ValueRangeError, match="list of strings"):
+        Lines("a b")
