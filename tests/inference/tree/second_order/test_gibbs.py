@@ -32,7 +32,9 @@ def test_proposals_alone_have_the_same_distribution(monkeypatch):
     scores = random_scores(rng, p, 0.3, 0.5)
     want = enumerated(p, 0, scores, True, True)
     exact, model = want.probabilities @ want.arcs, gibbs.Model
-    monkeypatch.setattr(gibbs, "Model", lambda *a: model(*a)._replace(free=np.zeros(0, np.int64)))
+    monkeypatch.setattr(
+        gibbs, "Model", lambda *a: model(*a)._replace(free=np.zeros(0, np.int64), fixed=np.arange(1, 5))
+    )
     chains = gibbs.gibbs_marginals(p, *scores, n_sweeps=8000)
     assert np.abs(infer(p, *scores, max_iter=20, damping=0.3).arcs - exact).max() > 0.05  # that of the proposals
     assert (np.abs(chains.arcs - exact) <= 4 * chains.errors + 1e-3).all()

@@ -7,6 +7,9 @@ A sweep has two kinds of moves, both with the posterior as their stationary dist
    belief propagation, and every tree has a positive probability, so that the chain is irreducible;
 2. for each word, a Gibbs step that draws its head and that of a second, random word jointly, given all others. Single
    heads could not move the only root.
+
+The estimates are means of the probabilities of the arcs into the first word, given all words but these two, which also
+sees arcs that are too rare to be drawn.
 """
 
 from dataclasses import dataclass
@@ -75,10 +78,11 @@ def gibbs_marginals(
     proposals[:, :, 1:] = number[heads, np.arange(1, n + 1)].reshape(n_chains, n_sweeps, n)
     pairs = np.zeros((A, A))
     pairs[parts.grandparent_upper, parts.grandparent_lower] = grandparent_scores
-    free = np.flatnonzero(np.diff(parts.in_start) > 1)
+    words = np.arange(1, n + 1)
+    choice = np.diff(parts.in_start)[1:] > 1
     model = Model(
-        n, parts.heads.astype(np.int64), parts.in_start, parts.in_arcs, free, arc_scores, parts.sides, sibling_scores,
-        pairs, proposal, projective, single_root,
+        n, parts.heads.astype(np.int64), parts.in_start, parts.in_arcs, words[choice], words[~choice], arc_scores,
+        parts.sides, sibling_scores, pairs, proposal, projective, single_root,
     )  # fmt: skip
     states = rng.integers(1 << 63, size=n_chains).astype(np.uint64)
     counts, accepted = np.zeros((n_chains, BATCHES, A)), np.zeros(n_chains)

@@ -16,7 +16,8 @@ class Model(NamedTuple):
     heads: Any  # (A,)
     in_start: Any  # (n+2,) arcs into node i are in_arcs[in_start[i]:in_start[i + 1]]
     in_arcs: Any  # (A,)
-    free: Any  # words with more than one candidate
+    free: Any  # words whose heads are drawn: those with more than one candidate
+    fixed: Any  # the other words
     arcs: Any  # (A,) scores
     sides: Any  # (sides, 4) as in ``Parts``
     siblings: Any  # (S,) scores
@@ -74,8 +75,11 @@ def log_weight(model: Model, tree, on):
 
 
 @helper
-def _resample(model: Model, tree, on, d, e, values, zeros, state):
-    """Draw the arcs into words d and e (or d alone if they are equal) given all others."""
+def _resample(model: Model, tree, on, d, e, values, zeros, state, sums):
+    """Draw the arcs into words d and e (or d alone if they are equal) given all others.
+
+    Add the probabilities of the arcs into d, given all words except d and e, to sums (A,).
+    """
     at, into = model.in_start, model.in_arcs
     n_first, n_second = at[d + 1] - at[d], at[e + 1] - at[e] if e != d else 1
     top = -np.inf
@@ -90,6 +94,9 @@ def _resample(model: Model, tree, on, d, e, values, zeros, state):
     total = 0.0
     for k in range(n_first * n_second):
         total += math.exp(values[k] - top)
+    for i in range(n_first):
+        for j in range(n_second):
+            sums[into[at[d] + i]] += math.exp(values[i * n_second + j] - top) / total
     k = draw(values, zeros, n_first * n_second, top + math.log(total), state)
     tree[d] = into[at[d] + k // n_second]
     if e != d:
@@ -98,16 +105,17 @@ def _resample(model: Model, tree, on, d, e, values, zeros, state):
 
 @kernel(allocates=True)
 def run(start, stop, model: Model, proposals, n_skipped, states, counts, accepted):
-    """Run chains start..stop: add arcs to counts (chains, batches, A) after each sweep, accepted proposals (chains,).
+    """Run chains start..stop: add the probabilities of the arcs in each sweep to counts (chains, batches, A).
 
-    ``proposals`` (chains, sweeps, n+1) are trees, the first the start; ``n_skipped`` sweeps are not counted.
+    ``proposals`` (chains, sweeps, n+1) are trees, the first the start, ``accepted`` (chains,) the number of accepted
+    ones; ``n_skipped`` sweeps are not counted.
     """
     n, A, n_sweeps, n_batches = model.n_words, len(model.heads), proposals.shape[1], counts.shape[1]
     widest = 0
     for d in range(1, n + 1):
         widest = max(widest, model.in_start[d + 1] - model.in_start[d])
     on, values, zeros = np.zeros(A, np.bool_), np.empty(widest * widest), np.zeros(widest * widest)
-    n_free = len(model.free)
+    n_free, unused = len(model.free), np.empty(A)
     for c in range(start, stop):
         tree, state = proposals[c, 0].copy(), states[c : c + 1]
         for sweep in range(1, n_sweeps):
@@ -118,10 +126,10 @@ def run(start, stop, model: Model, proposals, n_skipped, states, counts, accepte
             if uniform(state) < math.exp(min(gain, 0.0)):
                 tree[:] = new
                 accepted[c] += 1
+            batch = max(sweep - n_skipped, 0) * n_batches // (n_sweeps - n_skipped)
+            sums = counts[c, batch] if sweep >= n_skipped else unused
             for k in range(n_free):
                 other = int(uniform(state) * n_free)
-                _resample(model, tree, on, model.free[k], model.free[other], values, zeros, state)
-            if sweep >= n_skipped:
-                batch = (sweep - n_skipped) * n_batches // (n_sweeps - n_skipped)
-                for d in range(1, n + 1):
-                    counts[c, batch, tree[d]] += 1
+                _resample(model, tree, on, model.free[k], model.free[other], values, zeros, state, sums)
+            for k in range(len(model.fixed)):
+                sums[tree[model.fixed[k]]] += 1
