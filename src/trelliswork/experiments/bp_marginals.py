@@ -12,9 +12,10 @@ from numpy.typing import NDArray
 from trelliswork.compute import threads
 from trelliswork.data import bundled
 from trelliswork.experiments.tables import Say, Table
-from trelliswork.inference.tree import eisner, second_order
+from trelliswork.inference.tree import second_order
 from trelliswork.inference.tree.potentials import is_tree
 from trelliswork.inference.tree.second_order import reference
+from trelliswork.inference.tree.second_order.gibbs import ChainEstimate, gibbs_marginals
 from trelliswork.models import DependencyParser
 
 Doubles = NDArray[np.float64]
@@ -31,15 +32,19 @@ class Sentence(NamedTuple):
     truth: Doubles  # (A,) marginals of arcs
     gold: NDArray[np.bool_]  # (A,) arcs of the gold tree
     n_words: int
-    exact: bool  # by enumeration
-    effective: float  # number of samples without weights that would be as good; that of trees if enumerated
+    chains: ChainEstimate | None  # None: by enumeration
+
+    @property
+    def exact(self) -> bool:
+        """Whether the posterior is enumerated."""
+        return self.chains is None
 
 
 def bp_marginals(
     *,
     n_train: int = 1000,
     n_test: int = 120,
-    n_samples: int = 4000,
+    n_sweeps: int = 5000,
     longest: int = 20,
     calibrated: bool = False,
     seed: int = 0,
@@ -48,9 +53,9 @@ def bp_marginals(
     """Measure errors of arc marginals on sentences of the bundled test part, by a parser trained on the bundled corpus.
 
     Up to six words, and wherever the candidates allow it, the posterior is enumerated. Up to ``longest`` words it is
-    estimated by ``n_samples`` samples of the tree factor's belief, weighted by p / q; the effective number of samples,
-    (sum of weights)^2 / sum of squared weights, tells how good that is. The log score is the mean log-probability of
-    gold heads that pruning has kept. ``calibrated`` fits temperatures first.
+    estimated by four Markov chains of ``n_sweeps`` sweeps each (``second_order.gibbs``); the standard errors from the
+    means of batches tell how good that is. The log score is the mean log-probability of gold heads that pruning has
+    kept. ``calibrated`` fits temperatures first.
 
     All variants have the same error to first order in the scores of pairs: a pair of arcs is a loop through the tree
     factor, in which the arcs are correlated, and its messages see each arc by itself, whatever their damping or weight.
@@ -62,14 +67,14 @@ def bp_marginals(
         parser._calibrate_temperature(*_arrays(test[-HELD_OUT:]))
     say(f"trained on {n_train} sentences: {parser.report_.details['temperatures']}")
     chosen = [s for s in test[:-HELD_OUT] if 2 <= len(s.words) <= longest][:n_test]
-    rng = np.random.default_rng(seed)
     sentences = []
     for k, s in enumerate(chosen):
-        sentences.append(_sentence(parser, s, n_samples, rng))
+        sentences.append(_sentence(parser, s, n_sweeps, seed + k))
         if k % 20 == 0:
             say(f"posterior of sentence {k + 1} of {len(chosen)}")
     n_exact = sum(one.exact for one in sentences)
-    effective = [one.effective for one in sentences if not one.exact]
+    chains = [one.chains for one in sentences if one.chains is not None]
+    errors = np.concatenate([np.zeros(1), *(one.errors for one in chains)])
     table = Table(
         "Arc marginals of a trained second-order parser, by method",
         ["method", "iterations", "kind", "exact: mean error", "exact: max", "sampled: mean error", "sampled: max",
@@ -78,8 +83,10 @@ def bp_marginals(
             f"Parser trained on {n_train} sentences of the bundled corpus, temperatures "
             f"{'fitted' if calibrated else '1'}; {len(sentences)} test sentences of at most {longest} words, "
             f"{n_exact} of them enumerated, the others by "
-            f"{n_samples} weighted samples (effective number in the median: "
-            f"{np.median(effective) if effective else 0:.0f}, smallest: {min(effective, default=0):.0f}).",
+            f"4 Markov chains of {n_sweeps} sweeps (standard errors of marginals: mean {errors.mean():.4f}, largest "
+            f"{errors.max():.4f}; deviation of batches over that within chains: at most "
+            f"{max((one.mixing for one in chains), default=1.0):.2f}; accepted proposals: at least "
+            f"{min((one.accepted for one in chains), default=1.0):.0%}).",
             "weight: counting number of the factors of siblings and grandparents; 1 is loopy belief propagation. "
             "Weights below 1 are computed by a slow reference, so that they have no time.",
         ],
@@ -87,12 +94,12 @@ def bp_marginals(
     exact_row = _measure(sentences, lambda one: one.truth)
     table.rows.append(["posterior", None, "exact, sampled", *exact_row[:4], exact_row[4], None])
     for name, iterations, method, timed in _methods():
-        errors = _measure(sentences, method)
+        found = _measure(sentences, method)
         ms = _milliseconds(sentences, method) if timed else None
-        table.rows.append([name, iterations, "estimate", *errors, ms])
-        table.add(f"{name}, {iterations} iterations: mean error", None, errors[0], "absolute", None, NO_FIGURE)
-        table.add(f"{name}, {iterations} iterations: log score", None, errors[4], "nats per word", None, NO_FIGURE)
-        say(f"{name}, {iterations} iterations: mean error {errors[0]:.4f}, log score {errors[4]:.4f}")
+        table.rows.append([name, iterations, "estimate", *found, ms])
+        table.add(f"{name}, {iterations} iterations: mean error", None, found[0], "absolute", None, NO_FIGURE)
+        table.add(f"{name}, {iterations} iterations: log score", None, found[4], "nats per word", None, NO_FIGURE)
+        say(f"{name}, {iterations} iterations: mean error {found[0]:.4f}, log score {found[4]:.4f}")
     return table
 
 
@@ -147,8 +154,8 @@ def _arrays(sentences: Any) -> tuple[list[Any], list[Any]]:
     return X, [list(s.heads) for s in sentences]
 
 
-def _sentence(parser: DependencyParser, s: Any, n_samples: int, rng: np.random.Generator) -> Sentence:
-    """Return the parts of a sentence, with the posterior by enumeration or by weighted samples."""
+def _sentence(parser: DependencyParser, s: Any, n_sweeps: int, seed: int) -> Sentence:
+    """Return the parts of a sentence, with the posterior by enumeration or by Markov chains."""
     parsing = parser._parsing([list(zip(s.words, s.tags, strict=True))], None)
     scorer = parsing.scorer
     scored = scorer.scored(parsing.tokens, np.array([0]))
@@ -161,30 +168,17 @@ def _sentence(parser: DependencyParser, s: Any, n_samples: int, rng: np.random.G
     gold = np.array([s.heads[m - 1] == h for h, m in zip(parts.heads, parts.modifiers, strict=True)])
     number = {(int(h), int(m)): k for k, (h, m) in enumerate(zip(parts.heads, parts.modifiers, strict=True))}
     possible = [[int(h) for h, m in number if m == d] for d in range(1, n + 1)]
-    exact = np.prod([float(len(heads)) for heads in possible]) <= MOST_TREES
-    log_q: Doubles
-    if exact:
-        trees = [t for t in product(*possible) if is_tree(np.array(t), projective=True, single_root=True)]
-        log_q, counts = np.zeros(len(trees)), np.ones(len(trees))
-    else:
-        beliefs = second_order.infer(parts, a, b, c, max_iter=20, damping=0.3)
-        dense = scored.candidates.dense(beliefs.tree_scores, -np.inf)
-        potentials = scorer.kind.potentials(dense, np.array([n]))
-        heads = eisner.sample(potentials, rng.integers(1 << 62, size=(n_samples, 1)))[:, 0]
-        drawn, numbers = np.unique(heads, axis=0, return_counts=True)
-        counts = numbers.astype(np.float64)
-        trees = [tuple(tree) for tree in drawn.tolist()]
-        log_q = -np.log(counts)
-        for k, tree in enumerate(trees):
-            log_q[k] += beliefs.tree_scores[[number[h, d] for d, h in enumerate(tree, 1)]].sum()
+    if np.prod([float(len(heads)) for heads in possible]) > MOST_TREES:
+        chains = gibbs_marginals(parts, a, b, c, n_sweeps=n_sweeps, seed=seed)
+        return Sentence(parts, (a, b, c), chains.arcs, gold, n, chains)
+    trees = [t for t in product(*possible) if is_tree(np.array(t), projective=True, single_root=True)]
     on = [[number[h, d] for d, h in enumerate(tree, 1)] for tree in trees]
-    log_p = np.array([_score(parts, arcs, a, b, c) for arcs in on]) - log_q
+    log_p = np.array([_score(parts, arcs, a, b, c) for arcs in on])
     weights = np.exp(log_p - log_p.max())
     truth = np.zeros(len(a))
     for arcs, w in zip(on, weights / weights.sum(), strict=True):
         truth[arcs] += w
-    effective = float(weights.sum() ** 2 / (weights**2 / counts).sum())
-    return Sentence(parts, (a, b, c), truth, gold, n, bool(exact), effective)
+    return Sentence(parts, (a, b, c), truth, gold, n, None)
 
 
 def _score(parts: second_order.Parts, arcs: list[int], a: Doubles, b: Doubles, c: Doubles) -> float:

@@ -192,8 +192,8 @@ EXPERIMENTS: tuple[Experiment, ...] = (  # in the order of the papers
     Experiment(
         "bp-marginals", 3, "marginals of trained second-order parsers by variants of belief propagation",
         f"{ROOM}.bp_marginals:bp_marginals",
-        full={"n_train": 1000, "n_test": 120, "n_samples": 4000, "calibrated": False, "seed": 0},
-        small={"n_train": 60, "n_test": 8, "n_samples": 200}, minutes=1,
+        full={"n_train": 1000, "n_test": 120, "n_sweeps": 5000, "calibrated": False, "seed": 0},
+        small={"n_train": 60, "n_test": 8, "n_sweeps": 200}, minutes=1,
     ),
     Experiment(
         "bp-cost", 3, "cost of second-order against first-order inference", f"{ROOM}.bp_accuracy:bp_cost",

@@ -197,7 +197,7 @@ COMMANDS = {
         "Errors of belief propagation and its variants on a trained parser, against the exact posterior (paper 3).",
         "--sentences 200 --calibrated",
         (Option("sentences", int, "Number of test sentences.", "n_test", min=1),
-         Option("samples", int, "Samples per sentence that is too long to enumerate.", "n_samples", min=1),
+         Option("sweeps", int, "Sweeps of each Markov chain, for sentences too long to enumerate.", "n_sweeps", min=20),
          Option("calibrated/not-calibrated", bool, "Whether temperatures are fitted first.", default="not calibrated")),
         plot=None,
     ),

@@ -43,7 +43,17 @@ from trelliswork.models.parser.second_order import Propagation
 from trelliswork.models.parser.tags import TaggerKind, TaggerTrainer
 from trelliswork.models.parser.temperatures import Temperatures
 from trelliswork.models.parser.templates import feature_set
-from trelliswork.models.parser.training import FIRST, LABELS, PARTS, SECOND, FirstOrder, SecondOrder, Stages, jackknifed
+from trelliswork.models.parser.training import (
+    FIRST,
+    LABELS,
+    PARTS,
+    SECOND,
+    FirstOrder,
+    Objective,
+    SecondOrder,
+    Stages,
+    jackknifed,
+)
 from trelliswork.models.tasks import TreeParser
 
 if TYPE_CHECKING:
@@ -159,6 +169,14 @@ class DependencyParser(TreeParser):
         bp_damping: Annotated[
             float, Parameter("Share of the old message in a new one, for belief propagation.", minimum=0, below=1)
         ] = Propagation.damping,
+        objective: Annotated[
+            Objective,
+            Parameter(
+                "Objective of the second order: the likelihood, with Bethe's log Z, or a function of the beliefs of "
+                "gold heads, whose gradient goes back through all iterations: their log score or expected accuracy.",
+                panel=TRAINING,
+            ),
+        ] = "likelihood",
         max_iter: Annotated[int, Parameter("Epochs of the first order.", minimum=1, panel=TRAINING)] = 3,
         max_iter_second_order: Annotated[int, Parameter("Epochs of the second order.", minimum=1, panel=TRAINING)] = 3,
         max_iter_labels: Annotated[int, Parameter("Epochs of the labels.", minimum=1, panel=TRAINING)] = 4,
@@ -227,6 +245,7 @@ class DependencyParser(TreeParser):
         self.tree_every = tree_every
         self.bp_tol = bp_tol
         self.bp_damping = bp_damping
+        self.objective = objective
         self.max_iter = max_iter
         self.max_iter_second_order = max_iter_second_order
         self.max_iter_labels = max_iter_labels
@@ -341,7 +360,7 @@ class DependencyParser(TreeParser):
                 scorers = [(replace(scorer, first=first), some) for first, some in pruners]
             return SecondOrder(
                 tokens, trees, features, scorer.propagation, prune(scorers, tokens, trees), weights[0],
-                rate=self.learning_rate_second_order, batch_size=self.batch_size, seed=(self.seed, 1),
+                self.objective, rate=self.learning_rate_second_order, batch_size=self.batch_size, seed=(self.seed, 1),
                 dropout=self.dropout, l2=self.l2,
             )  # fmt: skip
 

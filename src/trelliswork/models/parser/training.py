@@ -6,7 +6,9 @@ Trees are trained by conditional likelihood with averaged AdaGrad:
 
 With all heads known the first term is the score of a tree. The gradient by the score of a part is the part's
 probability given the known heads, minus its probability. For second-order models log Z is Bethe's estimate and
-probabilities are the beliefs of belief propagation.
+probabilities are the beliefs of belief propagation. Their objective may instead be a function of the beliefs that
+decoding uses, after its fixed number of iterations: the log score of the known heads, or the expected number of
+correct ones. The gradient then goes back through all iterations (Gormley, Dredze and Eisner, 2015).
 
 A first-order model whose trees may have crossing arcs, but rarely have them, would lose accuracy if all crossing trees
 were rivals of each tree. With a share c of sentences with crossing arcs, and K the known heads without those that no
@@ -24,7 +26,7 @@ import math
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -60,6 +62,8 @@ TAGGER, FIRST, SECOND, LABELS = "tagger", "first order", "second order", "labels
 PARTS = "arcs", "siblings", "grandparents"
 Progress = Callable[[float], None]  # takes the share of an epoch that is done
 ANNOUNCE_SECONDS = 5.0  # between two reports within an epoch
+Objective = Literal["likelihood", "log-score", "accuracy"]
+TINY = 1e-10  # least belief of a head in a logarithm
 ACTIVE = 1e-3  # parts with a smaller gradient are left out of an update
 
 
@@ -192,6 +196,7 @@ class SecondOrder(TreeTrainer):
     propagation: Propagation
     arcs: PrunedArcs
     start: Weights  # of the arcs
+    objective: Objective = "likelihood"
 
     def __post_init__(self) -> None:
         zeros = [np.zeros(1 << f.bits, np.float32) for f in (self.features.siblings, self.features.grandparents)]
@@ -201,11 +206,13 @@ class SecondOrder(TreeTrainer):
     def gradient(
         self, sentences: Integers, weights: tuple[Any, Any, Any], drop: Drop = NO_DROP
     ) -> tuple[float, Candidates, tuple[Doubles, Doubles, Doubles]]:
-        """Return Bethe's loss of some sentences, and its negative gradient by the scores of the parts of each kind."""
+        """Return the loss of some sentences, and its negative gradient by the scores of the parts of each kind."""
         batch = self.arcs.candidates(self.tokens, sentences)
         scores = batch.scores(self.features, self.tokens, weights, drop)
-        result = self.propagation(batch.parts, scores)
         heads = self.gold.rows(sentences)
+        if self.objective != "likelihood":
+            return self._through_beliefs(batch, heads, scores)
+        result = self.propagation(batch.parts, scores)
         observed = self._tree(batch, heads)
         loss = result.log_partition.sum() - sum(s @ o for s, o in zip(scores, observed, strict=True))
         partial = np.flatnonzero((heads >= 0).sum(axis=1) < batch.parts.n_words)
@@ -213,6 +220,17 @@ class SecondOrder(TreeTrainer):
             loss += self._constrain(batch, partial, heads[partial], scores, observed)
         beliefs = result.arcs, result.siblings, result.grandparents
         return float(loss), batch, tuple(o - b for o, b in zip(observed, beliefs, strict=True))  # type: ignore[return-value]
+
+    def _through_beliefs(
+        self, batch: Candidates, heads: Integers, scores: tuple[Doubles, Doubles, Doubles]
+    ) -> tuple[float, Candidates, tuple[Doubles, Doubles, Doubles]]:
+        """Return a loss of the beliefs of the known heads, and its negative gradient through belief propagation."""
+        result, gradients = self.propagation.with_gradients(batch.parts, scores)
+        gold = heads[batch.rows, batch.arcs.modifiers - 1] == batch.arcs.heads
+        beliefs = np.maximum(result.arcs, TINY)
+        if self.objective == "log-score":
+            return -float(np.log(beliefs[gold]).sum()), batch, gradients(gold / beliefs)
+        return float((1 - result.arcs[gold]).sum()), batch, gradients(gold.astype(np.float64))
 
     def _tree(self, batch: Candidates, heads: Integers) -> tuple[Doubles, Doubles, Doubles]:
         """Return 1 for each part of the gold trees, 0 for the others."""
