@@ -103,3 +103,129 @@ max_outer = _outer(
     lambda builder, vector, a, b, old: combine_maximum(builder, vector, old, builder.fadd(a, b)),
     "``max_outer(sums, a, i, step, b, j)``: the larger of row r and a[i + r * step] + b[j...]; flat indices.",
 )
+
+
+@intrinsic
+def add_products(typingctx: Any, sums: Any, a: Any, i: Any, step: Any, b: Any, j: Any) -> Any:
+    """``add_products(sums, a, i, step, b, j)``: add a[i + r * step...] * b[j + v * step...] to vector v of row r.
+
+    Each lane is a sum of its own. Flat indices.
+    """
+    vector = sums.vector
+
+    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        old, left, i, step, right, j = args
+
+        def column(n: int, kind: Any, array: Any, k: Any) -> list[Any]:
+            places = _places(context, builder, Tile(vector, n, 1), kind, array, k, step)
+            return [builder.load(place, align=vector.align) for place in places]
+
+        rows = column(sums.rows, signature.args[1], left, i)
+        columns = column(sums.vectors, signature.args[4], right, j)
+        pairs = [(x, y) for x in rows for y in columns]
+        values = zip(pairs, sums.unpack(builder, old), strict=True)
+        return sums.pack(builder, [combine_multiply_add(builder, vector, *pair, value) for pair, value in values])
+
+    return sums(sums, a, types.intp, types.intp, b, types.intp), codegen
+
+
+def _across_rows(combine: Callable[..., Any], doc: str) -> Any:
+    """Return an intrinsic that combines the rows of a tile to one row, pair by pair."""
+
+    def reduce(typingctx: Any, sums: Any) -> Any:
+        row = Tile(sums.vector, 1, sums.vectors)
+
+        def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+            values = sums.unpack(builder, args[0])
+            rows = [values[k : k + sums.vectors] for k in range(0, sums.size, sums.vectors)]
+            while len(rows) > 1:
+                pairs = zip(rows[::2], rows[1::2], strict=False)
+                halved = [
+                    [combine(builder, sums.vector, a, b) for a, b in zip(*pair, strict=True)] for pair in pairs
+                ]
+                rows = halved + (rows[-1:] if len(rows) % 2 else [])
+            return row.pack(builder, rows[0])
+
+        return row(sums), codegen
+
+    reduce.__doc__ = doc
+    return intrinsic(reduce)
+
+
+add_rows = _across_rows(
+    lambda builder, vector, a, b: builder.fadd(a, b), "``add_rows(sums)``: the sum of the rows, a tile of one row."
+)
+max_rows = _across_rows(combine_maximum, "``max_rows(sums)``: the largest of the rows, a tile of one row.")
+
+
+@intrinsic
+def multiply_rows(typingctx: Any, sums: Any, row: Any) -> Any:
+    """``multiply_rows(sums, row)``: each row of a tile times a tile of one row."""
+
+    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        factors = row.unpack(builder, args[1]) * sums.rows
+        values = zip(sums.unpack(builder, args[0]), factors, strict=True)
+        return sums.pack(builder, [builder.fmul(a, b) for a, b in values])
+
+    return sums(sums, row), codegen
+
+
+@intrinsic
+def load_rows(typingctx: Any, array: Any, places: Any, k: Any, column: Any) -> Any:
+    """``load_rows(array, places, k, column)``: a square tile; row r starts at flat index places[k + r] + column."""
+    vector = Vector(array.dtype)
+    square = Tile(vector, vector.width, 1)
+
+    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        listed = _listed(context, builder, square, signature.args[:2], *args)
+        return square.pack(builder, [builder.load(place, align=vector.align) for place in listed])
+
+    return square(array, places, types.intp, types.intp), codegen
+
+
+@intrinsic
+def store_rows(typingctx: Any, array: Any, places: Any, k: Any, column: Any, square: Any) -> Any:
+    """``store_rows(array, places, k, column, square)``: write row r of a tile to flat index places[k + r] + column."""
+
+    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        listed = _listed(context, builder, square, signature.args[:2], *args[:4])
+        for place, value in zip(listed, square.unpack(builder, args[4]), strict=True):
+            builder.store(value, place, align=square.vector.align)
+        return context.get_dummy_value()
+
+    return types.void(array, places, types.intp, types.intp, square), codegen
+
+
+def _listed(
+    context: Any, builder: Any, shape: Tile, kinds: Any, array: Any, places: Any, k: Any, column: Any
+) -> Iterator[Any]:
+    """Yield the pointers to rows of one vector whose flat indices are listed in an array."""
+    listed = context.make_array(kinds[1])(context, builder, places).data
+    for r in range(shape.rows):
+        at = builder.load(builder.gep(listed, [builder.add(k, ir.Constant(k.type, r))]))
+        yield pointer(context, builder, kinds[0], array, builder.add(at, column), shape.vector)
+
+
+@intrinsic
+def transpose(typingctx: Any, square: Any) -> Any:
+    """``transpose(square)``: the transpose of a tile with as many rows as lanes, each of one vector."""
+    W = square.vector.width
+
+    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        rows = square.unpack(builder, args[0])
+
+        def pick(a: Any, b: Any, lanes: list[int]) -> Any:
+            return builder.shuffle_vector(a, b, ir.Constant(ir.VectorType(ir.IntType(32), W), lanes))
+
+        size = W // 2
+        while size:  # swap the two blocks off the diagonal, then do the same within the four blocks
+            high = [bool(lane & size) for lane in range(W)]
+            for r in range(W):
+                if not r & size:
+                    a, b = rows[r], rows[r + size]
+                    rows[r] = pick(a, b, [W + k - size if h else k for k, h in enumerate(high)])
+                    rows[r + size] = pick(a, b, [W + k if h else k + size for k, h in enumerate(high)])
+            size //= 2
+        return square.pack(builder, rows)
+
+    return square(square), codegen

@@ -282,32 +282,22 @@ def forward_backward(start, stop, group, observed, tables, marginals, origin, co
 
 
 @kernel
-def sort_symbols(symbols, n_symbols, ends, order):
-    """Sort tokens by symbol: ``order`` lists them in their own order for each symbol; those of x end at ``ends[x]``.
-
-    Symbols from ``n_symbols`` on are left out.
-    """
-    ends[:] = 0
-    for x in symbols:
-        if x < n_symbols:
-            ends[x] += 1
-    first = 0
-    for x in range(n_symbols):
-        first, ends[x] = first + ends[x], first
+def add_emissions(symbols, marginals, by_symbol):
+    """Add each token's marginals (n_tokens, at least S) to the counts (V, S) of its symbol, unless it is unknown."""
+    V, S = by_symbol.shape
     for k in range(symbols.size):
-        x = symbols[k]
-        if x < n_symbols:
-            order[ends[x]] = k
-            ends[x] += 1
+        x = np.int64(symbols[k])
+        if 0 <= x < V:
+            for j in range(S):
+                by_symbol[x, j] += marginals[k, j]
 
 
 @kernel
-def add_rows(start, stop, ends, order, marginals, counts):
-    """Add the marginals of the tokens with symbol x to counts[x] (V, S) float64, for symbols ``start`` to ``stop``."""
-    S = counts.shape[1]
-    for x in range(start, stop):
-        out = counts[x]
-        for k in range(ends[x - 1] if x else 0, ends[x]):
-            row = marginals[order[k]]
-            for j in range(S):
-                out[j] += row[j]
+def add_marginals(start, stop, observed, marginals, counts_start, counts_end, by_symbol):
+    """Add the marginals of all tokens of sequences ``start`` to ``stop`` to the counts, float64."""
+    offsets, symbols = observed.offsets, observed.symbols
+    origin = offsets[start]
+    for s in range(start, stop):
+        counts_start += marginals[offsets[s] - origin, : counts_start.size]
+        counts_end += marginals[offsets[s + 1] - 1 - origin, : counts_end.size]
+    add_emissions(symbols[origin : offsets[stop]], marginals, by_symbol)

@@ -1,0 +1,261 @@
+"""Compiled E-step of categorical hidden Markov models with few states: one sequence per lane of a vector.
+
+The equations are those of ``expected_counts``. There a row of a product holds the states of one sequence, padded to
+two vectors; here it holds one state of two vectors of sequences. No state is padding, sums over states need no
+operation across lanes, and a division serves all lanes. A group of sequences, longest first, advances together.
+
+Scales are divided out one position later than there, so that no pass over the states is needed for them:
+
+    a_0 = start e_0      a_t = (a_{t-1} P) e_t / c_{t-1}      c_t = sum a_t                                      (1)
+    b_{T-1} = weight end / sum a_{T-1} end      v_t = e_t b_t weight / m_t / c_{t-1}      b_{t-1} = P v_t        (2)
+    m_t = sum a_t b_t      marginal_t = a_t b_t weight / m_t      transition counts = P * sum_t a_{t-1} v_t^T    (3)
+
+With alpha_t = a_t / c_t and beta_t = b_t c_t these are the recursions of ``expected_counts``, and b_t / m_t is the
+number that must stay below the limit of safety. The lane of a sequence that has ended or is not safe holds zeros.
+"""
+
+import math
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from trelliswork.compute.jit import helper, kernel
+from trelliswork.compute.kernels.products import Factor, add_product
+from trelliswork.compute.simd import add, divide, get, if_positive, lanes, maximum, multiply, put
+from trelliswork.compute.tiles import (
+    add_outer,
+    add_products,
+    add_rows,
+    load_rows,
+    load_tile,
+    max_rows,
+    multiply_rows,
+    store_rows,
+    store_tile,
+    tile,
+    transpose,
+)
+from trelliswork.inference.chain.kernels.forward_backward import largest_safe
+
+STATES = 4  # states of one register block, which has two vectors of sequences
+STRETCH = 8  # positions of one pass over the transition counts: they fit the first-level cache
+
+
+class LaneTables(NamedTuple):
+    """Scaled parameters as in `Tables`. Rows of the emission table are whole vectors; the last one is zero."""
+
+    start: Any  # (Sp,)
+    end: Any  # (Sp,)
+    emission: Any  # (n_symbols + 1, Sp)
+    log_emission: Any  # (n_symbols,)
+    transition: Any  # (S, S) P
+    padded: Any  # (S4, S4) P, padded with zeros
+    log_shift: Any  # float
+
+
+class Space(NamedTuple):
+    """Working memory of a group of L sequences; S4 and Sp are S rounded up to ``STATES`` and to whole vectors."""
+
+    alpha: Any  # (T, S4, L) a_t
+    ahead: Any  # (T + 1, Sp, L) e_t, then v_t
+    scale: Any  # (T, L) c_t
+    inverse: Any  # (T + 1, L) 1 / c_{t-1}
+    ending: Any  # (L,) sum of a_{T-1} end
+    beta: Any  # (S4, L)
+    marginals: Any  # (Sp, L)
+    outer: Any  # (S4, S4, W) sums of a_{t-1} v_t^T, lane by lane
+
+
+@helper(allocates=True)
+def _forward(first, n, T, observed, tables, space, log_evidence, safe):
+    """Compute equations (1) of sequences ``first`` to ``first + n``; fill ``log_evidence``, mark the unsafe ones."""
+    offsets, symbols, labels, _ = observed
+    alpha, ahead, scale, inverse, ending = space[:5]
+    start, end, table, matrix = tables.start, tables.end, tables.emission, tables.padded
+    limit = largest_safe(alpha)
+    (_, S4, L), Sp, W, S = alpha.shape, ahead.shape[1], lanes(alpha), tables.transition.shape[0]
+    step, nothing = table.shape[1], (table.shape[0] - 1) * table.shape[1]  # the last row is that of no symbol
+    places = np.empty(L, np.int64)
+    mass = np.ones(L)  # product of the scales since the last logarithm
+    for r in range(n):
+        log_evidence[first + r] = (offsets[first + r + 1] - offsets[first + r] - 1) * tables.log_shift
+    one = tile(alpha, 1.0, 1, 2)
+    store_tile(inverse, 0, L, one)
+    active = n
+    for t in range(T):
+        while offsets[first + active] - offsets[first + active - 1] <= t:
+            active -= 1
+        for r in range(active):
+            x = np.int64(symbols[offsets[first + r] + t])
+            put(places, r, x * step)
+            log_evidence[first + r] += tables.log_emission[x]
+        for r in range(active, L):
+            put(places, r, nothing)
+        for b in range(0, L, W):
+            for k in range(0, Sp, W):
+                emission = transpose(load_rows(table, places, b, k))
+                store_tile(ahead, (t * Sp + k) * L + b, L, emission)
+        if labels.size:
+            for r in range(active):
+                y = labels[offsets[first + r] + t]
+                if y >= 0:
+                    for j in range(S):
+                        if j != y:
+                            ahead[t, j, r] = 0
+        before = load_tile(one, inverse, t * L, L)
+        c = tile(alpha, 0.0, 1, 2)
+        for j in range(0, S4, STATES):
+            sums = tile(alpha, 0.0, STATES, 2)
+            if t == 0:
+                sums = add_outer(sums, start, j, 1, inverse, 0)
+            else:
+                sums = add_product(sums, Factor(matrix, j, 1, S4), alpha, (t - 1) * S4 * L, L, S)
+            emission = multiply_rows(load_tile(sums, ahead, (t * Sp + j) * L, L), before)
+            sums = multiply(sums, emission)
+            store_tile(alpha, (t * S4 + j) * L, L, sums)
+            c = add(c, add_rows(sums))
+        store_tile(scale, t * L, L, c)
+        store_tile(inverse, (t + 1) * L, L, divide(one, if_positive(c, one)))
+        for r in range(active):
+            s, c = first + r, get(scale, t * L + r)
+            mass[r] *= c
+            if not c * limit >= 1:
+                safe[s] = False
+                inverse[t + 1, r] = 0
+                mass[r] = 0
+            if not 1e-20 < mass[r] < 1e20:  # a logarithm now and then, not at every position
+                log_evidence[s] += math.log(mass[r]) if mass[r] > 0 else -np.inf
+                mass[r] = 1
+            if offsets[s] + t + 1 == offsets[s + 1]:
+                total = alpha.dtype.type(0)
+                for j in range(S):
+                    total += alpha[t, j, r] * end[j]
+                ending[r] = total
+                safe[s] = safe[s] and total * inverse[t + 1, r] * limit >= 1
+                total = total * inverse[t + 1, r]
+                log_evidence[s] += math.log(mass[r]) + (math.log(total) if total > 0 else -np.inf)
+
+
+@helper(allocates=True)
+def _backward(first, n, T, observed, tables, space, safe, rows, origin):
+    """Compute equations (2) and the marginals; return True if all sequences stay safe, else ``rows`` are invalid."""
+    offsets, _, labels, weights = observed
+    alpha, ahead, scale, inverse, ending, beta, marginals, _ = space
+    end, matrix = tables.end, tables.padded
+    limit = largest_safe(alpha)
+    (_, S4, L), Sp, W, S = alpha.shape, ahead.shape[1], lanes(alpha), tables.transition.shape[0]
+    width, nothing = rows.shape[1], (rows.shape[0] - 1) * rows.shape[1]
+    places = np.full(L, nothing)
+    weight, ends = np.zeros(L, alpha.dtype), np.zeros(L, alpha.dtype)
+    mass, top = np.empty(L, alpha.dtype), np.empty(L, alpha.dtype)
+    one = tile(alpha, 1.0, 1, 2)
+    zero = tile(alpha, 0.0, 1, 2)
+    for j in range(Sp):
+        store_tile(ahead, (T * Sp + j) * L, L, zero)
+    active = 0
+    for t in range(T - 1, -1, -1):
+        entered = active
+        while active < n and offsets[first + active + 1] - offsets[first + active] > t:
+            s = first + active
+            weight[active] = weights[s] if safe[s] else 0
+            ends[active] = weights[s] / ending[active] if safe[s] else 0
+            places[active] = (offsets[s] + t + 1 - origin) * width
+            active += 1
+        for r in range(active):
+            put(places, r, get(places, r) - width)
+        m, highest = tile(alpha, 0.0, 1, 2), tile(alpha, 0.0, 1, 2)
+        for i in range(0, S4, STATES):
+            sums = tile(alpha, 0.0, STATES, 2)
+            sums = add_product(sums, Factor(matrix, i * S4, S4, 1), ahead, (t + 1) * Sp * L, L, S)
+            if active > entered:
+                sums = add_outer(sums, end, i, 1, ends, 0)
+            store_tile(beta, i * L, L, sums)
+            highest = maximum(max_rows(sums), highest)
+            sums = multiply(sums, load_tile(sums, alpha, (t * S4 + i) * L, L))
+            store_tile(marginals, i * L, L, sums)
+            m = add(m, add_rows(sums))
+        if active > entered:
+            ends[entered:active] = 0
+        store_tile(mass, 0, L, m)
+        store_tile(top, 0, L, highest)
+        if labels.size:
+            for r in range(active):
+                y = labels[offsets[first + r] + t]
+                if y >= 0:
+                    top[r] = beta[y, r]
+        fine = True
+        for r in range(active):
+            fine = fine and (get(mass, r) > 0 and get(top, r) <= limit * get(mass, r) or not safe[first + r])
+        if not fine:
+            for r in range(active):
+                if not (mass[r] > 0 and top[r] <= limit * mass[r]):
+                    safe[first + r] = False
+            return False
+        # The mass is the weight but for rounding; dividing by it keeps long sequences from drifting.
+        correction = divide(load_tile(one, weight, 0, L), if_positive(m, one))
+        by_scale = multiply(correction, load_tile(one, inverse, t * L, L))
+        for i in range(0, S4, STATES):
+            sums = tile(alpha, 0.0, STATES, 2)
+            here = (t * Sp + i) * L
+            sums = multiply(load_tile(sums, beta, i * L, L), load_tile(sums, ahead, here, L))
+            store_tile(ahead, here, L, multiply_rows(sums, by_scale))
+            store_tile(marginals, i * L, L, multiply_rows(load_tile(sums, marginals, i * L, L), correction))
+        for b in range(0, L, W):
+            for k in range(0, Sp, W):
+                square = load_tile(load_rows(rows, places, 0, 0), marginals, k * L + b, L)
+                store_rows(rows, places, b, k, transpose(square))
+    return True
+
+
+@helper
+def _add_transitions(T, space):
+    """Add the sums over positions of a_{t-1} v_t^T."""
+    alpha, ahead, outer = space.alpha, space.ahead, space.outer
+    (_, S4, L), Sp, W = alpha.shape, ahead.shape[1], lanes(alpha)
+    for t0 in range(1, T, STRETCH):
+        t1 = min(t0 + STRETCH, T)
+        for i in range(0, S4, STATES):
+            for j in range(0, S4, STATES):
+                k = (i * S4 + j) * W
+                sums = load_tile(tile(outer, 0.0, STATES, STATES), outer, k, S4 * W)
+                for t in range(t0, t1):
+                    left, right = ((t - 1) * S4 + i) * L, (t * Sp + j) * L
+                    sums = add_products(sums, alpha, left, L, ahead, right)
+                    sums = add_products(sums, alpha, left + W, L, ahead, right + W)
+                store_tile(outer, k, S4 * W, sums)
+
+
+@kernel(allocates=True)
+def forward_backward(start, stop, observed, tables, rows, origin, counts, log_evidence, safe):
+    """Run both passes for sequences ``start`` to ``stop``; write weighted marginals to ``rows`` (token - origin).
+
+    The last of the ``rows`` is scratch. Adds transition counts to ``counts`` (S, S) float64.
+    """
+    offsets, table, S4, S = observed.offsets, tables.emission, tables.padded.shape[0], tables.transition.shape[0]
+    W = lanes(table)
+    L, Sp, T = 2 * W, rows.shape[1], offsets[start + 1] - offsets[start]
+    dtype = table.dtype
+    space = Space(
+        np.empty((T, S4, L), dtype),
+        np.empty((T + 1, Sp, L), dtype),
+        np.empty((T, L), dtype),
+        np.empty((T + 1, L), dtype),
+        np.empty(L, dtype),
+        np.empty((S4, L), dtype),
+        np.zeros((Sp, L), dtype),
+        np.zeros((S4, S4, W), dtype),
+    )
+    for first in range(start, stop, L):
+        n = min(L, stop - first)
+        T = offsets[first + 1] - offsets[first]
+        fine = False
+        while not fine:  # rarely more than once
+            _forward(first, n, T, observed, tables, space, log_evidence, safe)
+            fine = _backward(first, n, T, observed, tables, space, safe, rows, origin)
+        _add_transitions(T, space)
+    for i in range(S):
+        for j in range(S):
+            total = 0.0
+            for k in range(W):
+                total += space.outer[i, j, k]
+            counts[i, j] += tables.transition[i, j] * total
