@@ -108,6 +108,20 @@ def load(typingctx: Any, array: Any, index: Any) -> Any:
 
 
 @intrinsic
+def load_as(typingctx: Any, like: Any, array: Any, index: Any) -> Any:
+    """``load_as(like, array, k)``: a vector of the dtype of ``like``, from an array of this or a narrower one."""
+    vector, source = Vector(like.dtype), ir.VectorType(_IR_FLOAT[array.dtype], Vector(like.dtype).width)
+
+    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        data = context.make_array(signature.args[1])(context, builder, args[1]).data
+        place = builder.bitcast(builder.gep(data, [args[2]]), source.as_pointer())
+        value = builder.load(place, align=array.dtype.bitwidth // 8)
+        return value if source == vector.ir_type else builder.fpext(value, vector.ir_type)
+
+    return vector(like, array, types.intp), codegen
+
+
+@intrinsic
 def store(typingctx: Any, array: Any, index: Any, value: Any) -> Any:
     """``store(array, k, v)``: write the vector v at flat index k."""
 
@@ -140,6 +154,22 @@ def put(typingctx: Any, array: Any, index: Any, value: Any) -> Any:
         return context.get_dummy_value()
 
     return types.void(array, types.intp, array.dtype), codegen
+
+
+@intrinsic
+def prefetch(typingctx: Any, array: Any, index: Any) -> Any:
+    """``prefetch(array, k)``: start to load the cache line of flat index k, which need not be in range."""
+
+    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        data = context.make_array(signature.args[0])(context, builder, args[0]).data
+        byte, number = ir.IntType(8).as_pointer(), ir.IntType(32)
+        kind = ir.FunctionType(ir.VoidType(), [byte, number, number, number])
+        function = cgutils.get_or_insert_function(builder.module, kind, "llvm.prefetch.p0i8")
+        read, keep, of_data = ir.Constant(number, 0), ir.Constant(number, 3), ir.Constant(number, 1)
+        builder.call(function, [builder.bitcast(builder.gep(data, [args[1]]), byte), read, keep, of_data])
+        return context.get_dummy_value()
+
+    return types.void(array, types.intp), codegen
 
 
 @intrinsic

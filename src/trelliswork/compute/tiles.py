@@ -140,9 +140,7 @@ def _across_rows(combine: Callable[..., Any], doc: str) -> Any:
             rows = [values[k : k + sums.vectors] for k in range(0, sums.size, sums.vectors)]
             while len(rows) > 1:
                 pairs = zip(rows[::2], rows[1::2], strict=False)
-                halved = [
-                    [combine(builder, sums.vector, a, b) for a, b in zip(*pair, strict=True)] for pair in pairs
-                ]
+                halved = [[combine(builder, sums.vector, a, b) for a, b in zip(*pair, strict=True)] for pair in pairs]
                 rows = halved + (rows[-1:] if len(rows) % 2 else [])
             return row.pack(builder, rows[0])
 

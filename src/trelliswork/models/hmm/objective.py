@@ -46,7 +46,7 @@ CHUNK_BYTES = 1 << 26  # size of the marginals in memory; alpha needs as much ag
 MOST_SLOTS = 16  # parts of a corpus for threads, at least; results do not depend on the number of threads
 PART_BYTES = 1 << 19  # size of the marginals of one part, which are in the cache when they are added
 LANE_STATES = 64  # maximum number of states with one sequence per lane
-LANE_BYTES = 1 << 22  # maximum size of forward and backward variables of one group of lanes
+LANE_BYTES = 1 << 20  # maximum size of forward and backward variables of one group of lanes
 LANE_WASTE = 1.3  # maximum length of the lanes in sequences of different lengths, relative to their tokens
 GROUP_TOKENS = 2400  # tokens of a group of sequences: enough work for one sum over S x S transition counts
 BATCH_SCORES = 1 << 22  # scores of states in one batch within beams
@@ -308,9 +308,8 @@ def _fits_lanes(lengths: NDArray[np.int64], tables: _Tables) -> bool:
     """Return whether one sequence per lane is faster: few states, and enough sequences of similar lengths."""
     L = tables.lane_count
     space = 2 * int(lengths[0]) * tables.S * L * tables.dtype.itemsize
-    return (
-        tables.S <= LANE_STATES and space <= LANE_BYTES and lengths[::L].sum() * L <= LANE_WASTE * lengths.sum()
-    )
+    even = lengths[::L].sum() * L <= LANE_WASTE * lengths.sum()
+    return bool(tables.S <= LANE_STATES and space <= LANE_BYTES and even)
 
 
 def _group_size(lengths: NDArray[np.int64], row_bytes: int) -> int:
@@ -330,7 +329,8 @@ def _adder(counts: Counts, sequences: Sequences | SortedSequences, s: int) -> Vi
             counts.start += marginals[0]
         if first + t + len(marginals) == stop:
             counts.end += marginals[-1]
-        kernels.add_emissions(sequences.rows[first + t : first + t + len(marginals)], marginals, counts.by_symbol)
+        symbols = sequences.rows[first + t : first + t + len(marginals)]
+        kernels.add_emissions(symbols, np.ascontiguousarray(marginals), counts.by_symbol)
 
     return visit
 

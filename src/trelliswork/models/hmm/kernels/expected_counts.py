@@ -23,7 +23,21 @@ import numpy as np
 
 from trelliswork.compute.jit import helper, kernel
 from trelliswork.compute.kernels.products import Factor, add_product
-from trelliswork.compute.simd import add, lanes, largest, load, maximum, multiply, spread, store, total
+from trelliswork.compute.simd import (
+    add,
+    get,
+    lanes,
+    largest,
+    load,
+    load_as,
+    maximum,
+    multiply,
+    prefetch,
+    put,
+    spread,
+    store,
+    total,
+)
 from trelliswork.compute.simd import multiply_add as fma
 from trelliswork.compute.tiles import load_tile, store_tile, tile
 from trelliswork.inference.chain.kernels.forward_backward import largest_safe
@@ -284,12 +298,20 @@ def forward_backward(start, stop, group, observed, tables, marginals, origin, co
 @kernel
 def add_emissions(symbols, marginals, by_symbol):
     """Add each token's marginals (n_tokens, at least S) to the counts (V, S) of its symbol, unless it is unknown."""
-    V, S = by_symbol.shape
-    for k in range(symbols.size):
-        x = np.int64(symbols[k])
+    (V, S), n, width, W = by_symbol.shape, symbols.size, marginals.shape[1], lanes(by_symbol)
+    whole = S // W * W
+    for k in range(n):
+        soon = np.int64(get(symbols, min(k + 4, n - 1)))
+        if 0 <= soon < V:
+            for j in range(0, S, 8):
+                prefetch(by_symbol, soon * S + j)
+        x = np.int64(get(symbols, k))
         if 0 <= x < V:
-            for j in range(S):
-                by_symbol[x, j] += marginals[k, j]
+            here, row = x * S, k * width
+            for j in range(0, whole, W):
+                store(by_symbol, here + j, add(load(by_symbol, here + j), load_as(by_symbol, marginals, row + j)))
+            for j in range(whole, S):
+                put(by_symbol, here + j, get(by_symbol, here + j) + get(marginals, row + j))
 
 
 @kernel

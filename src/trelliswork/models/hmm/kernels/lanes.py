@@ -21,7 +21,18 @@ import numpy as np
 
 from trelliswork.compute.jit import helper, kernel
 from trelliswork.compute.kernels.products import Factor, add_product
-from trelliswork.compute.simd import add, divide, get, if_positive, lanes, maximum, multiply, put
+from trelliswork.compute.simd import (
+    VECTOR_BYTES,
+    add,
+    divide,
+    get,
+    if_positive,
+    lanes,
+    maximum,
+    multiply,
+    prefetch,
+    put,
+)
 from trelliswork.compute.tiles import (
     add_outer,
     add_products,
@@ -37,7 +48,8 @@ from trelliswork.compute.tiles import (
 )
 from trelliswork.inference.chain.kernels.forward_backward import largest_safe
 
-STATES = 4  # states of one register block, which has two vectors of sequences
+STATES = 4  # states are rounded up to whole blocks of as many; a block has two vectors of sequences
+MORE = 8 if VECTOR_BYTES == 64 else STATES  # states of a block for which there are registers; the last may be smaller
 STRETCH = 8  # positions of one pass over the transition counts: they fit the first-level cache
 
 
@@ -66,19 +78,55 @@ class Space(NamedTuple):
     outer: Any  # (S4, S4, W) sums of a_{t-1} v_t^T, lane by lane
 
 
+@helper
+def _states_ahead(sums, j, t, tables, space):
+    """Compute a_t of the states from j on, as many as the tile ``sums`` has rows; return their sum."""
+    alpha, ahead, inverse = space.alpha, space.ahead, space.inverse
+    (_, S4, L), Sp, S = alpha.shape, ahead.shape[1], tables.transition.shape[0]
+    if t == 0:
+        sums = add_outer(sums, tables.start, j, 1, inverse, 0)
+    else:
+        sums = add_product(sums, Factor(tables.padded, j, 1, S4), alpha, (t - 1) * S4 * L, L, S)
+    before = load_tile(tile(alpha, 0.0, 1, 2), inverse, t * L, L)
+    sums = multiply(sums, multiply_rows(load_tile(sums, ahead, (t * Sp + j) * L, L), before))
+    store_tile(alpha, (t * S4 + j) * L, L, sums)
+    return add_rows(sums)
+
+
+@helper
+def _states_back(sums, i, t, tables, space, any_ends, ends):
+    """Compute b_t of the states from i on; return their sum of a_t b_t, and the largest.
+
+    ``ends`` (L,) are the factors of ``tables.end`` for sequences that end at t.
+    """
+    alpha, ahead, beta = space.alpha, space.ahead, space.beta
+    (_, S4, L), Sp, S = alpha.shape, ahead.shape[1], tables.transition.shape[0]
+    if any_ends:
+        sums = add_outer(sums, tables.end, i, 1, ends, 0)
+    sums = add_product(sums, Factor(tables.padded, i * S4, S4, 1), ahead, (t + 1) * Sp * L, L, S)
+    store_tile(beta, i * L, L, sums)
+    highest = max_rows(sums)
+    sums = multiply(sums, load_tile(sums, alpha, (t * S4 + i) * L, L))
+    store_tile(space.marginals, i * L, L, sums)
+    return add_rows(sums), highest
+
+
 @helper(allocates=True)
 def _forward(first, n, T, observed, tables, space, log_evidence, safe):
     """Compute equations (1) of sequences ``first`` to ``first + n``; fill ``log_evidence``, mark the unsafe ones."""
     offsets, symbols, labels, _ = observed
     alpha, ahead, scale, inverse, ending = space[:5]
-    start, end, table, matrix = tables.start, tables.end, tables.emission, tables.padded
+    end, table = tables.end, tables.emission
     limit = largest_safe(alpha)
     (_, S4, L), Sp, W, S = alpha.shape, ahead.shape[1], lanes(alpha), tables.transition.shape[0]
+    n_full, line = S4 // MORE * MORE, 64 // alpha.itemsize
     step, nothing = table.shape[1], (table.shape[0] - 1) * table.shape[1]  # the last row is that of no symbol
     places = np.empty(L, np.int64)
     mass = np.ones(L)  # product of the scales since the last logarithm
-    for r in range(n):
-        log_evidence[first + r] = (offsets[first + r + 1] - offsets[first + r] - 1) * tables.log_shift
+    for s in range(first, first + n):
+        log_evidence[s] = (offsets[s + 1] - offsets[s] - 1) * tables.log_shift
+        for k in range(offsets[s], offsets[s + 1]):
+            log_evidence[s] += tables.log_emission[symbols[k]]
     one = tile(alpha, 1.0, 1, 2)
     store_tile(inverse, 0, L, one)
     active = n
@@ -86,9 +134,12 @@ def _forward(first, n, T, observed, tables, space, log_evidence, safe):
         while offsets[first + active] - offsets[first + active - 1] <= t:
             active -= 1
         for r in range(active):
-            x = np.int64(symbols[offsets[first + r] + t])
-            put(places, r, x * step)
-            log_evidence[first + r] += tables.log_emission[x]
+            token = get(offsets, first + r) + t
+            put(places, r, np.int64(get(symbols, token)) * step)
+            # The next row, if there is one; it arrives while this position is computed.
+            soon = np.int64(get(symbols, min(token + 1, symbols.size - 1))) * step
+            for k in range(0, Sp, line):
+                prefetch(table, soon + k)
         for r in range(active, L):
             put(places, r, nothing)
         for b in range(0, L, W):
@@ -102,48 +153,45 @@ def _forward(first, n, T, observed, tables, space, log_evidence, safe):
                     for j in range(S):
                         if j != y:
                             ahead[t, j, r] = 0
-        before = load_tile(one, inverse, t * L, L)
         c = tile(alpha, 0.0, 1, 2)
-        for j in range(0, S4, STATES):
-            sums = tile(alpha, 0.0, STATES, 2)
-            if t == 0:
-                sums = add_outer(sums, start, j, 1, inverse, 0)
-            else:
-                sums = add_product(sums, Factor(matrix, j, 1, S4), alpha, (t - 1) * S4 * L, L, S)
-            emission = multiply_rows(load_tile(sums, ahead, (t * Sp + j) * L, L), before)
-            sums = multiply(sums, emission)
-            store_tile(alpha, (t * S4 + j) * L, L, sums)
-            c = add(c, add_rows(sums))
+        for j in range(0, n_full, MORE):
+            c = add(c, _states_ahead(tile(alpha, 0.0, MORE, 2), j, t, tables, space))
+        if n_full < S4:
+            c = add(c, _states_ahead(tile(alpha, 0.0, STATES, 2), n_full, t, tables, space))
         store_tile(scale, t * L, L, c)
         store_tile(inverse, (t + 1) * L, L, divide(one, if_positive(c, one)))
         for r in range(active):
-            s, c = first + r, get(scale, t * L + r)
-            mass[r] *= c
-            if not c * limit >= 1:
-                safe[s] = False
-                inverse[t + 1, r] = 0
-                mass[r] = 0
-            if not 1e-20 < mass[r] < 1e20:  # a logarithm now and then, not at every position
-                log_evidence[s] += math.log(mass[r]) if mass[r] > 0 else -np.inf
-                mass[r] = 1
-            if offsets[s] + t + 1 == offsets[s + 1]:
-                total = alpha.dtype.type(0)
-                for j in range(S):
-                    total += alpha[t, j, r] * end[j]
-                ending[r] = total
-                safe[s] = safe[s] and total * inverse[t + 1, r] * limit >= 1
-                total = total * inverse[t + 1, r]
-                log_evidence[s] += math.log(mass[r]) + (math.log(total) if total > 0 else -np.inf)
+            x = get(scale, t * L + r)
+            product = get(mass, r) * x
+            if not (1e-20 < product < 1e20 and x * limit >= 1):  # a logarithm now and then, not at every position
+                s = first + r
+                if not x * limit >= 1:
+                    safe[s] = False
+                    inverse[t + 1, r] = 0
+                log_evidence[s] += math.log(product) if safe[s] else -np.inf
+                product = 1.0
+            put(mass, r, product)
+        r = active - 1
+        while r >= 0 and offsets[first + r + 1] - offsets[first + r] == t + 1:
+            s = first + r
+            sums = alpha.dtype.type(0)
+            for j in range(S):
+                sums += alpha[t, j, r] * end[j]
+            ending[r] = sums
+            share = sums * inverse[t + 1, r]
+            safe[s] = safe[s] and share * limit >= 1
+            log_evidence[s] += math.log(mass[r]) + math.log(share) if safe[s] else -np.inf
+            r -= 1
 
 
 @helper(allocates=True)
 def _backward(first, n, T, observed, tables, space, safe, rows, origin):
     """Compute equations (2) and the marginals; return True if all sequences stay safe, else ``rows`` are invalid."""
     offsets, _, labels, weights = observed
-    alpha, ahead, scale, inverse, ending, beta, marginals, _ = space
-    end, matrix = tables.end, tables.padded
+    alpha, ahead, _, inverse, ending, beta, marginals, _ = space
     limit = largest_safe(alpha)
-    (_, S4, L), Sp, W, S = alpha.shape, ahead.shape[1], lanes(alpha), tables.transition.shape[0]
+    (_, S4, L), Sp, W = alpha.shape, ahead.shape[1], lanes(alpha)
+    n_full = S4 // MORE * MORE
     width, nothing = rows.shape[1], (rows.shape[0] - 1) * rows.shape[1]
     places = np.full(L, nothing)
     weight, ends = np.zeros(L, alpha.dtype), np.zeros(L, alpha.dtype)
@@ -164,17 +212,14 @@ def _backward(first, n, T, observed, tables, space, safe, rows, origin):
         for r in range(active):
             put(places, r, get(places, r) - width)
         m, highest = tile(alpha, 0.0, 1, 2), tile(alpha, 0.0, 1, 2)
-        for i in range(0, S4, STATES):
-            sums = tile(alpha, 0.0, STATES, 2)
-            sums = add_product(sums, Factor(matrix, i * S4, S4, 1), ahead, (t + 1) * Sp * L, L, S)
-            if active > entered:
-                sums = add_outer(sums, end, i, 1, ends, 0)
-            store_tile(beta, i * L, L, sums)
-            highest = maximum(max_rows(sums), highest)
-            sums = multiply(sums, load_tile(sums, alpha, (t * S4 + i) * L, L))
-            store_tile(marginals, i * L, L, sums)
-            m = add(m, add_rows(sums))
-        if active > entered:
+        any_ends = active > entered
+        for i in range(0, n_full, MORE):
+            masses, tops = _states_back(tile(alpha, 0.0, MORE, 2), i, t, tables, space, any_ends, ends)
+            m, highest = add(m, masses), maximum(tops, highest)
+        if n_full < S4:
+            masses, tops = _states_back(tile(alpha, 0.0, STATES, 2), n_full, t, tables, space, any_ends, ends)
+            m, highest = add(m, masses), maximum(tops, highest)
+        if any_ends:
             ends[entered:active] = 0
         store_tile(mass, 0, L, m)
         store_tile(top, 0, L, highest)
@@ -185,7 +230,7 @@ def _backward(first, n, T, observed, tables, space, safe, rows, origin):
                     top[r] = beta[y, r]
         fine = True
         for r in range(active):
-            fine = fine and (get(mass, r) > 0 and get(top, r) <= limit * get(mass, r) or not safe[first + r])
+            fine = fine and ((get(mass, r) > 0 and get(top, r) <= limit * get(mass, r)) or not safe[first + r])
         if not fine:
             for r in range(active):
                 if not (mass[r] > 0 and top[r] <= limit * mass[r]):
