@@ -74,7 +74,7 @@ class Space(NamedTuple):
     inverse: Any  # (T + 1, L) 1 / c_{t-1}
     ending: Any  # (L,) sum of a_{T-1} end
     beta: Any  # (S4, L)
-    marginals: Any  # (Sp, L)
+    marginals: Any  # (Sp, L) a_t b_t
     outer: Any  # (S4, S4, W) sums of a_{t-1} v_t^T, lane by lane
 
 
@@ -244,10 +244,11 @@ def _backward(first, n, T, observed, tables, space, safe, rows, origin):
             here = (t * Sp + i) * L
             sums = multiply(load_tile(sums, beta, i * L, L), load_tile(sums, ahead, here, L))
             store_tile(ahead, here, L, multiply_rows(sums, by_scale))
-            store_tile(marginals, i * L, L, multiply_rows(load_tile(sums, marginals, i * L, L), correction))
+        store_tile(mass, 0, L, correction)
         for b in range(0, L, W):
             for k in range(0, Sp, W):
                 square = load_tile(load_rows(rows, places, 0, 0), marginals, k * L + b, L)
+                square = multiply_rows(square, load_tile(tile(mass, 0.0, 1, 1), mass, b, 0))
                 store_rows(rows, places, b, k, transpose(square))
     return True
 
