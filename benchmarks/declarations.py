@@ -95,6 +95,8 @@ class Case:
         Whether to run without the peers.
     stop : str
         When each side stops, for records, such as ``"100 iterations each"``.
+    precision : str
+        Floating-point type of our computation in this case, if it is not that of the contender.
     """
 
     name: str
@@ -104,6 +106,7 @@ class Case:
     show: bool = False
     alone: bool = False
     stop: str = ""
+    precision: str = ""
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""Categorical HMMs against hmmlearn, pomegranate and dynamax: one EM iteration, and memory on long sequences."""
+"""Categorical HMMs against hmmlearn, pomegranate and dynamax: one EM iteration, also on text, and memory."""
 
 import sys
 from pathlib import Path
@@ -24,6 +24,16 @@ def _em(n_states: int, reference: bool = False) -> Case:
     )
 
 
+def _text(n_states: int, precision: str) -> Case:
+    return Case(
+        name=f"text states={n_states} {precision}",
+        params={"task": "text", "N": 87_133, "T": 44, "S": n_states, "V": 10_000, "seed": 0, "dtype": precision},
+        check={"task": "text", **TINY, "N": 400, "dtype": precision},
+        stop="one EM iteration",
+        precision=precision,
+    )
+
+
 def _long(n_states: int, length: int = 100_000) -> Case:
     # The check loads the kernels, so that the peak memory is that of the data. With more than two states the sequence
     # is processed in blocks; with two states that happens from a million positions on.
@@ -46,7 +56,14 @@ BENCHMARK = Benchmark(
         Contender("pomegranate", f"{MODULE}:pomegranate", packages=("pomegranate", "torch"), precision="float32"),
         Contender("dynamax", f"{MODULE}:dynamax", packages=("dynamax", "jax"), precision="float32"),
     ),
-    cases=(_em(64), _em(512, reference=True), _long(2), _long(200), _long(2000, 10_000)),
+    cases=(
+        _em(64),
+        _em(512, reference=True),
+        *(_text(n_states, precision) for n_states in (8, 20, 64) for precision in ("float32", "float64")),
+        _long(2),
+        _long(200),
+        _long(2000, 10_000),
+    ),
 )
 
 if __name__ == "__main__":

@@ -26,20 +26,20 @@ class Origin:
     date: str  # 2026-11-16, or 2026-11 if the day is not known
 
 
-def conditions(contender: Contender, threads: int) -> str:
-    """Return threads and precision of a contender.
+def conditions(contender: Contender, threads: int, precision: str = "") -> str:
+    """Return threads and precision of a contender; ``precision`` is that of one case.
 
     >>> conditions(Contender("crfsuite", "module:function", precision="float64", one_thread=True), 2)
     '1 thread, float64'
     """
     n = 1 if contender.one_thread else threads
-    return ", ".join(filter(None, [f"{n} thread{'s' if n > 1 else ''}", contender.precision]))
+    return ", ".join(filter(None, [f"{n} thread{'s' if n > 1 else ''}", precision or contender.precision]))
 
 
 def entry(row: Row, ours: Contender, peer: Contender | None, case: Case | None, origin: Origin) -> dict[str, Any]:
     """Return the object of one row: its figures, and the conditions that decide what the ratio means."""
     fields: dict[str, Any] = json.loads(row.to_json())
-    fields["conditions"] = conditions(ours, row.threads)
+    fields["conditions"] = conditions(ours, row.threads, case.precision if case else "")
     fields["peer_conditions"] = conditions(peer, row.threads) if peer else None
     fields["stop"] = case.stop if case else ""
     return fields | {"command": origin.command, "machine": origin.machine, "date": origin.date}

@@ -1,9 +1,10 @@
 """Categorical HMMs: ours, hmmlearn, pomegranate and dynamax on the same symbols, from the same parameters.
 
-Each function takes ``{"task": "em" or "long", "N": ..., "T": ..., "S": ..., "V": ..., "seed": ...}``: N sequences of T
-symbols out of V, S states. ``em`` is one iteration of maximum likelihood, E-step and M-step, always from the same
-parameters; ``long`` is one E-step, ours alone, to measure its memory. Choices favor the peer,
-see the functions. Inputs are converted to the layout of the peer before the timing.
+Each function takes ``{"task": "em", "text" or "long", "N": ..., "T": ..., "S": ..., "V": ..., "seed": ...}``: N
+sequences of T symbols out of V, S states. ``em`` is one iteration of maximum likelihood, E-step and M-step, always from
+the same parameters; ``text`` is the same for N tokens with frequencies like those of words, in sequences of 3 to T
+tokens; ``long`` is one E-step, ours alone, to measure its memory. Our precision is ``dtype``, float32 unless given.
+Choices favor the peer, see the functions. Inputs are converted to the layout of the peer before the timing.
 """
 
 from typing import Any, NamedTuple
@@ -17,12 +18,13 @@ Doubles = npt.NDArray[np.float64]
 
 
 class Problem(NamedTuple):
-    """Symbols (N, T) and initial parameters: (S,), (S, S), (S, V)."""
+    """Symbols (N, T), of text (n_tokens,), and initial parameters: (S,), (S, S), (S, V)."""
 
     symbols: npt.NDArray[np.int64]
     start: Doubles
     transition: Doubles
     emission: Doubles
+    lengths: npt.NDArray[np.int64]
 
 
 class Iteration(NamedTuple):
@@ -41,9 +43,17 @@ def problem(params: Params) -> Problem:
     """
     N, T, S, V = (params[name] for name in "NTSV")
     rng = np.random.default_rng(params["seed"])
-    symbols = rng.integers(0, V, (N, T))
+    if params.get("task") == "text":
+        lengths = rng.integers(3, T + 1, N)
+        lengths = lengths[: int(np.searchsorted(lengths.cumsum(), N)) + 1]
+        lengths[-1] -= lengths.sum() - N
+        by_rank = 1 / np.arange(1.0, V + 1)
+        symbols = rng.choice(V, N, p=by_rank / by_rank.sum())
+    else:
+        symbols, lengths = rng.integers(0, V, (N, T)), np.full(N, T)
     rows = [rng.standard_gamma(2.0, shape) for shape in ((S,), (S, S), (S, V))]
-    return Problem(symbols, *(row / row.sum(axis=-1, keepdims=True) for row in rows))
+    start, transition, emission = (row / row.sum(axis=-1, keepdims=True) for row in rows)
+    return Problem(symbols, start, transition, emission, lengths)
 
 
 def digest_iteration(result: Iteration) -> dict[str, Any]:
@@ -59,25 +69,25 @@ def digest_iteration(result: Iteration) -> dict[str, Any]:
 
 
 def trelliswork(params: Params) -> Task:
-    """Ours; the recursions in float32."""
+    """Ours."""
     from trelliswork.models.hmm.em import em
     from trelliswork.models.hmm.objective import Counts, HMMParameters, Sequences, expected_counts
 
-    symbols, *rows = problem(params)
-    N, T = symbols.shape
+    symbols, *rows, lengths = problem(params)
     log_start, log_transition, log_emission = (np.log(row) for row in rows)
     parameters = HMMParameters(log_start, log_transition, None, log_emission)
-    sequences = Sequences(np.arange(N + 1) * T, symbols.ravel().astype(np.int32))
+    sequences = Sequences(np.concatenate([[0], lengths.cumsum()]), symbols.ravel().astype(np.int32))
+    dtype = np.dtype(params.get("dtype", "float32"))
 
     def iterate() -> Iteration:
-        new, report = em(parameters, sequences, max_iter=1, tol=0, dtype=np.float32)
+        new, report = em(parameters, sequences, max_iter=1, tol=0, dtype=dtype)
         return Iteration(report.value, new.log_start, new.log_transition, new.log_emission)
 
     def digest(result: Iteration) -> dict[str, Any]:
         return digest_iteration(Iteration(result.log_evidence, *(np.exp(log_row) for log_row in result[1:])))
 
     def count() -> Counts:
-        return expected_counts(parameters, sequences, dtype=np.float32)
+        return expected_counts(parameters, sequences, dtype=dtype)
 
     if params["task"] == "long":
         return Task(count, lambda counts: {"log_evidence": counts.total, "transitions": float(counts.transition.sum())})
@@ -88,9 +98,8 @@ def hmmlearn(params: Params) -> Task:
     """hmmlearn, which has one thread and float64; ``fit`` of one iteration with its faster implementation."""
     from hmmlearn.hmm import CategoricalHMM
 
-    symbols, start, transition, emission = problem(params)
-    N, T = symbols.shape
-    X, lengths = symbols.reshape(-1, 1), np.full(N, T)
+    symbols, start, transition, emission, lengths = problem(params)
+    X = symbols.reshape(-1, 1)
     model = CategoricalHMM(params["S"], n_features=params["V"], implementation="scaling", n_iter=1, init_params="")
 
     def iterate() -> Iteration:
@@ -111,7 +120,9 @@ def pomegranate(params: Params) -> Task:
     from pomegranate.distributions import Categorical
     from pomegranate.hmm import DenseHMM
 
-    symbols, *rows = problem(params)
+    if params["task"] == "text":
+        raise NotImplementedError("sequences of different lengths")
+    symbols, *rows, _ = problem(params)
     X = torch.from_numpy(symbols[:, :, None])
     start, transition, emission = (torch.from_numpy(row.astype(np.float32)) for row in rows)
     states = [Categorical(probs[None], check_data=False) for probs in emission]
@@ -143,7 +154,9 @@ def dynamax(params: Params) -> Task:
     import jax.numpy as jnp
     from dynamax.hidden_markov_model import CategoricalHMM
 
-    symbols, *rows = problem(params)
+    if params["task"] == "text":
+        raise NotImplementedError("sequences of different lengths")
+    symbols, *rows, _ = problem(params)
     emissions = jnp.asarray(symbols[:, :, None], dtype=jnp.int32)
     start, transition, emission = (jnp.asarray(row, dtype=jnp.float32) for row in rows)
     model = CategoricalHMM(

@@ -23,7 +23,7 @@ def normalized(rows):
 
 @pytest.fixture(scope="module")
 def enumerated():
-    symbols, *rows = contenders.problem(SMALL)
+    symbols, *rows, _ = contenders.problem(SMALL)
     start, transition, emission = (np.log(row) for row in rows)
     return enumerate_counts(start, transition, None, emission, symbols.tolist())
 
@@ -32,8 +32,8 @@ def test_problem_is_seeded_and_its_rows_are_distributions():
     once, again = contenders.problem(SMALL), contenders.problem(SMALL)
     for a, b in zip(once, again, strict=True):
         assert_array_equal(a, b)
-    assert [array.shape for array in once] == [(4, 5), (3,), (3, 3), (3, 4)]
-    for rows in once[1:]:
+    assert [array.shape for array in once] == [(4, 5), (3,), (3, 3), (3, 4), (4,)]
+    for rows in once[1:4]:
         assert_allclose(rows.sum(axis=-1), 1)
 
 
@@ -57,7 +57,10 @@ def test_counts_of_a_long_sequence(enumerated):
 
 def test_cases():
     assert [case.name for case in BENCHMARK.cases] == [
-        "em states=64", "em states=512", "long states=2", "long states=200", "long states=2000 T=10000",
+        "em states=64", "em states=512",
+        "text states=8 float32", "text states=8 float64", "text states=20 float32", "text states=20 float64",
+        "text states=64 float32", "text states=64 float64",
+        "long states=2", "long states=200", "long states=2000 T=10000",
     ]  # fmt: skip
     for case in BENCHMARK.cases:
         assert json.loads(json.dumps(case.params)) == case.params
@@ -75,3 +78,13 @@ def test_row_of_512_states_has_the_fraction_of_the_gemm_rate():
 
 def test_long_cases_are_ours_alone():
     assert [case.alone for case in BENCHMARK.cases] == [case.name.startswith("long") for case in BENCHMARK.cases]
+
+
+def test_text_is_ragged_and_has_all_symbols():
+    for case in BENCHMARK.cases:
+        if case.params["task"] == "text":
+            symbols, *_, lengths = contenders.problem(case.check)
+            assert lengths.sum() == len(symbols) == case.check["N"]
+            assert lengths[:-1].min() >= 3
+            assert set(symbols) == set(range(case.check["V"]))
+            assert case.precision == case.params["dtype"]

@@ -7,7 +7,18 @@ from numpy.testing import assert_allclose
 
 from trelliswork.compute import simd
 from trelliswork.compute.kernels.products import Factor, add_product, max_product
-from trelliswork.compute.tiles import load_tile, store_tile, tile
+from trelliswork.compute.tiles import (
+    add_pairs,
+    add_rows,
+    load_rows,
+    load_tile,
+    max_rows,
+    multiply_rows,
+    store_rows,
+    store_tile,
+    tile,
+    transpose,
+)
 
 
 def products(rows, vectors):
@@ -42,3 +53,42 @@ def test_products(rows, vectors, dtype):
     a[0] = -np.inf
     maximize(np.ascontiguousarray(a.T), b, n, out)
     assert_allclose(out, (a[:, :, None] + b[None]).max(axis=1), rtol=1e-6)
+
+
+@njit
+def scatter_transposed(a, places, out):
+    store_rows(out, places, 0, 1, transpose(load_rows(a, places, 0, 2)))
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_transpose_of_listed_rows(dtype):
+    W = simd.VECTOR_BYTES // np.dtype(dtype).itemsize
+    rng = np.random.default_rng(0)
+    a, order = rng.normal(size=(W, W + 3)).astype(dtype), rng.permutation(W)
+    out = np.zeros_like(a)
+    scatter_transposed(a, order * (W + 3), out)
+    expected = np.zeros_like(a)
+    expected[order, 1 : W + 1] = a[order, 2 : W + 2].T
+    np.testing.assert_array_equal(out, expected)
+
+
+@njit
+def by_rows(a, b, sums, factors, out):
+    W = simd.lanes(a)
+    total = load_tile(tile(a, 0.0, 3, 2), sums, 0, 2 * W)
+    total = add_pairs(total, a, 0, W, b, 0, W)
+    store_tile(sums, 0, 2 * W, multiply_rows(total, load_tile(add_rows(total), factors, 0, 0)))
+    store_tile(out, 0, 0, add_rows(total))
+    store_tile(out, 2 * W, 0, max_rows(total))
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_rows_of_tiles(dtype):
+    W = simd.VECTOR_BYTES // np.dtype(dtype).itemsize
+    rng = np.random.default_rng(0)
+    shapes = (3, W), (2, W), (3, 2, W), (2, W), (2, 2, W)
+    a, b, sums, factors, out = (rng.normal(size=shape).astype(dtype) for shape in shapes)
+    expected = sums + a[:, None] * b
+    by_rows(a, b, sums, factors, out)
+    assert_allclose(sums, expected * factors, rtol=1e-5, atol=1e-6)
+    assert_allclose(out, [expected.sum(axis=0), expected.max(axis=0)], rtol=1e-5, atol=1e-6)

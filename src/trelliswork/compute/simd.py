@@ -108,6 +108,20 @@ def load(typingctx: Any, array: Any, index: Any) -> Any:
 
 
 @intrinsic
+def load_as(typingctx: Any, like: Any, array: Any, index: Any) -> Any:
+    """``load_as(like, array, k)``: a vector of the dtype of ``like``, from an array of this or a narrower one."""
+    vector, source = Vector(like.dtype), ir.VectorType(_IR_TYPES[array.dtype], Vector(like.dtype).width)
+
+    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        data = context.make_array(signature.args[1])(context, builder, args[1]).data
+        place = builder.bitcast(builder.gep(data, [args[2]]), source.as_pointer())
+        value = builder.load(place, align=array.dtype.bitwidth // 8)
+        return value if source == vector.ir_type else builder.fpext(value, vector.ir_type)
+
+    return vector(like, array, types.intp), codegen
+
+
+@intrinsic
 def store(typingctx: Any, array: Any, index: Any, value: Any) -> Any:
     """``store(array, k, v)``: write the vector v at flat index k."""
 
@@ -117,22 +131,6 @@ def store(typingctx: Any, array: Any, index: Any, value: Any) -> Any:
         return context.get_dummy_value()
 
     return types.void(array, types.intp, value), codegen
-
-
-@intrinsic
-def prefetch(typingctx: Any, array: Any, index: Any) -> Any:
-    """``prefetch(array, k)``: request the cache line of flat index k, which may be out of range."""
-
-    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        data = context.make_array(signature.args[0])(context, builder, args[0]).data
-        byte, number = ir.IntType(8).as_pointer(), ir.IntType(32)
-        kind = ir.FunctionType(ir.VoidType(), [byte, number, number, number])
-        call = cgutils.get_or_insert_function(builder.module, kind, "llvm.prefetch.p0i8")
-        read_to_second_cache = [ir.Constant(number, k) for k in (0, 2, 1)]
-        builder.call(call, [builder.bitcast(builder.gep(data, [args[1]]), byte), *read_to_second_cache])
-        return context.get_dummy_value()
-
-    return types.void(array, types.intp), codegen
 
 
 @intrinsic

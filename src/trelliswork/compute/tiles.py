@@ -36,6 +36,18 @@ def tile(typingctx: Any, array: Any, x: Any, rows: Any, vectors: Any) -> Any:
 
 
 @intrinsic
+def square(typingctx: Any, array: Any) -> Any:
+    """``square(array)``: a tile of zeros with as many rows as lanes, each of one vector of the array's dtype."""
+    vector = Vector(array.dtype)
+    shape = Tile(vector, vector.width, 1)
+
+    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        return shape.pack(builder, [ir.Constant(vector.ir_type, None)] * shape.size)
+
+    return shape(array), codegen
+
+
+@intrinsic
 def load_tile(typingctx: Any, like: Any, array: Any, k: Any, step: Any) -> Any:
     """``load_tile(like, array, k, step)``: a tile of the shape of ``like``; row r starts at flat index k + r * step."""
 
@@ -132,35 +144,101 @@ def add_pairs(typingctx: Any, sums: Any, a: Any, i: Any, a_step: Any, b: Any, j:
     return sums(sums, a, types.intp, types.intp, b, types.intp, types.intp), codegen
 
 
+def _across_rows(combine: Callable[..., Any], doc: str) -> Any:
+    """Return an intrinsic that combines the rows of a tile to one row, pair by pair."""
+
+    def reduce(typingctx: Any, sums: Any) -> Any:
+        row = Tile(sums.vector, 1, sums.vectors)
+
+        def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+            values = sums.unpack(builder, args[0])
+            rows = [values[k : k + sums.vectors] for k in range(0, sums.size, sums.vectors)]
+            while len(rows) > 1:
+                pairs = zip(rows[::2], rows[1::2], strict=False)
+                halved = [[combine(builder, sums.vector, a, b) for a, b in zip(*pair, strict=True)] for pair in pairs]
+                rows = halved + (rows[-1:] if len(rows) % 2 else [])
+            return row.pack(builder, rows[0])
+
+        return row(sums), codegen
+
+    reduce.__doc__ = doc
+    return intrinsic(reduce)
+
+
+add_rows = _across_rows(
+    lambda builder, vector, a, b: builder.fadd(a, b), "``add_rows(sums)``: the sum of the rows, a tile of one row."
+)
+max_rows = _across_rows(combine_maximum, "``max_rows(sums)``: the largest of the rows, a tile of one row.")
+
+
 @intrinsic
-def transpose(typingctx: Any, a: Any, i: Any, a_step: Any, b: Any, j: Any, b_step: Any) -> Any:
-    """``transpose(a, i, a_step, b, j, b_step)``: b[j + c * b_step + r] = a[i + r * a_step + c] for r, c < lanes."""
-    vector = Vector(a.dtype)
+def multiply_rows(typingctx: Any, sums: Any, row: Any) -> Any:
+    """``multiply_rows(sums, row)``: each row of a tile times a tile of one row."""
 
     def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        source, i, a_step, target, j, b_step = args
-        shape, n = Tile(vector, vector.width, 1), vector.width
-        places = _places(context, builder, shape, signature.args[0], source, i, a_step)
-        rows = [builder.load(p, align=vector.align) for p in places]
-        half = 1
-        while half < n:  # exchange the blocks off the diagonal, of size 1, 2, 4, ...
-            low, high = (ir.Constant(ir.VectorType(ir.IntType(32), n), _exchange(n, half, part)) for part in (0, 1))
-            for r in range(n):
-                if not r & half:
-                    pair = rows[r], rows[r + half]
-                    rows[r], rows[r + half] = builder.shuffle_vector(*pair, low), builder.shuffle_vector(*pair, high)
-            half *= 2
-        places = _places(context, builder, shape, signature.args[3], target, j, b_step)
-        for place, value in zip(places, rows, strict=True):
-            builder.store(value, place, align=vector.align)
+        factors = row.unpack(builder, args[1]) * sums.rows
+        values = zip(sums.unpack(builder, args[0]), factors, strict=True)
+        return sums.pack(builder, [builder.fmul(a, b) for a, b in values])
+
+    return sums(sums, row), codegen
+
+
+@intrinsic
+def load_rows(typingctx: Any, array: Any, places: Any, k: Any, column: Any) -> Any:
+    """``load_rows(array, places, k, column)``: a square tile; row r starts at flat index places[k + r] + column."""
+    vector = Vector(array.dtype)
+    square = Tile(vector, vector.width, 1)
+
+    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        listed = _listed(context, builder, square, signature.args[:2], *args)
+        return square.pack(builder, [builder.load(place, align=vector.align) for place in listed])
+
+    return square(array, places, types.intp, types.intp), codegen
+
+
+@intrinsic
+def store_rows(typingctx: Any, array: Any, places: Any, k: Any, column: Any, square: Any) -> Any:
+    """``store_rows(array, places, k, column, square)``: write row r of a tile to flat index places[k + r] + column."""
+
+    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        listed = _listed(context, builder, square, signature.args[:2], *args[:4])
+        for place, value in zip(listed, square.unpack(builder, args[4]), strict=True):
+            builder.store(value, place, align=square.vector.align)
         return context.get_dummy_value()
 
-    return types.void(a, types.intp, types.intp, b, types.intp, types.intp), codegen
+    return types.void(array, places, types.intp, types.intp, square), codegen
 
 
-def _exchange(n: int, half: int, part: int) -> list[int]:
-    """Return the lanes of two vectors (the second ones from n on) that form the first or second after an exchange."""
-    lanes = range(n)
-    if part == 0:
-        return [lane if not lane & half else lane - half + n for lane in lanes]
-    return [lane + half if not lane & half else lane + n for lane in lanes]
+def _listed(
+    context: Any, builder: Any, shape: Tile, kinds: Any, array: Any, places: Any, k: Any, column: Any
+) -> Iterator[Any]:
+    """Yield the pointers to rows of one vector whose flat indices are listed in an array."""
+    listed = context.make_array(kinds[1])(context, builder, places).data
+    for r in range(shape.rows):
+        at = builder.load(builder.gep(listed, [builder.add(k, ir.Constant(k.type, r))]))
+        yield pointer(context, builder, kinds[0], array, builder.add(at, column), shape.vector)
+
+
+@intrinsic
+def transpose(typingctx: Any, square: Any) -> Any:
+    """``transpose(square)``: the transpose of a tile with as many rows as lanes, each of one vector."""
+    W = square.vector.width
+
+    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        rows = square.unpack(builder, args[0])
+
+        def pick(a: Any, b: Any, lanes: list[int]) -> Any:
+            return builder.shuffle_vector(a, b, ir.Constant(ir.VectorType(ir.IntType(32), W), lanes))
+
+        size = W // 2
+        while size:  # swap the two blocks off the diagonal, then do the same within the four blocks
+            high = [bool(lane & size) for lane in range(W)]
+            for r in range(W):
+                if not r & size:
+                    a, b = rows[r], rows[r + size]
+                    rows[r] = pick(a, b, [W + k - size if h else k for k, h in enumerate(high)])
+                    rows[r + size] = pick(a, b, [W + k if h else k + size for k, h in enumerate(high)])
+            size //= 2
+        return square.pack(builder, rows)
+
+    return square(square), codegen

@@ -2,6 +2,7 @@
 
 from typing import Any, ClassVar, NamedTuple, Self
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -16,6 +17,7 @@ from trelliswork.distributions.tensors import (
     expectation,
     floats,
     host,
+    view,
 )
 from trelliswork.errors import ValueRangeError
 from trelliswork.inference import chain
@@ -85,15 +87,16 @@ class LinearChain(LogLinear):
         backend: str = "auto",
     ) -> None:
         unary, pairwise = floats("log_unary", log_unary), floats("log_pairwise", log_pairwise)
-        dtype = torch.promote_types(unary.dtype, pairwise.dtype)
-        unary, pairwise = unary.to(dtype), pairwise.to(dtype)
+        if unary.dtype != pairwise.dtype:
+            dtype = torch.promote_types(unary.dtype, pairwise.dtype)
+            unary, pairwise = unary.to(dtype), pairwise.to(dtype)
         sizes = check_shape("log_unary", unary.shape, "B T S")
         B, T, S = sizes["B"], sizes["T"], sizes["S"]
         if unary.device != pairwise.device:
             raise ValueRangeError(
                 f"log_unary is on {unary.device}, log_pairwise on {pairwise.device}: move one of them."
             )
-        self._dtype, self._device = dtype, unary.device
+        self._dtype, self._device = unary.dtype, unary.device
         self.backend = choose_backend(backend, unary.device)
         self.lengths = torch.as_tensor(check_lengths(host(lengths), B, T), device=unary.device)
         if log_start is not None:
@@ -108,13 +111,17 @@ class LinearChain(LogLinear):
         if allowed_transitions is not None:
             mask = bool_mask("allowed_transitions", allowed_transitions, "S S", unary.device, S=S)
             pairwise = pairwise.masked_fill(~mask, -torch.inf)
-        chain.transition_steps(pairwise.shape, B, T, S)
+        steps = chain.transition_steps(pairwise.shape, B, T, S)
         self.log_unary = clean("log_unary", unary, self.lengths, 0)
         self.log_pairwise = clean("log_pairwise", pairwise, self.lengths, 1)
         self._potentials: chain.Potentials | None = None  # laid out for the kernels
         if self.backend == "kernel":
-            arrays = (host(x.detach()) for x in (self.log_unary, self.log_pairwise, self.lengths))
-            self._potentials = chain.chain_potentials(*arrays, check_values=False)
+            arrays = [view(x) for x in (self.log_unary, self.log_pairwise, self.lengths)]
+            if 0 in unary.shape or 0 in pairwise.shape:
+                self._potentials = chain.chain_potentials(*arrays, check_values=False)
+            else:  # everything else has been checked
+                own, between = np.ascontiguousarray(arrays[0]), np.ascontiguousarray(arrays[1])
+                self._potentials = chain.Potentials(own, between.reshape(-1, S, S), *steps, arrays[2])
 
     def __repr__(self) -> str:
         B, T, S = self.log_unary.shape

@@ -11,6 +11,8 @@ from trelliswork.compute.checks import check_scores, check_shape
 from trelliswork.errors import ValueRangeError
 from trelliswork.inference.tensors import log_sum
 
+FLOATS = frozenset((torch.float32, torch.float64))
+
 
 def expectation(probabilities: Tensor, scores: Tensor) -> Tensor:
     """Return the sum of p * score over all but axis 0, where 0 * -inf is 0."""
@@ -38,19 +40,20 @@ def as_tensor(name: str, values: Any, device: torch.device | None = None) -> Ten
 
 def floats(name: str, values: Any) -> Tensor:
     """Return a tensor of float32 or float64; integers are converted, other types raise an error."""
+    if type(values) is Tensor and values.dtype in FLOATS and values.layout is torch.strided:
+        return values
     tensor = as_tensor(name, values)
     if not tensor.is_floating_point() and not tensor.is_complex():
         tensor = tensor.to(torch.get_default_dtype())
-    if tensor.dtype not in (torch.float32, torch.float64):
+    if tensor.dtype not in FLOATS:
         raise ValueRangeError(f"{name} must be float32 or float64, got {tensor.dtype}: convert it first.")
     return tensor
 
 
 def clean(name: str, scores: Tensor, lengths: Tensor, first: int) -> Tensor:
     """Raise an error for nan and +inf, but replace them in the padding by 0; axis 1 starts at position ``first``."""
-    values: Any = scores.detach()
-    if values.device.type == "cpu":
-        values = values.numpy()  # torch would start its own threads, which then compete with ours
+    # On the CPU, torch would start its own threads, which then compete with ours.
+    values: Any = view(scores) if scores.is_cpu else scores.detach()
     if 0 in values.shape or values.max() < torch.inf:  # the maximum is nan if anything is
         return scores
     if scores.ndim == 2 or len(scores) != len(lengths):
@@ -95,6 +98,11 @@ def bool_mask(name: str, values: Any, pattern: str, device: torch.device, **size
 def host(values: Any) -> Any:
     """Return a NumPy view (or copy from another device) of a tensor; anything else unchanged."""
     return values.cpu().numpy() if isinstance(values, Tensor) and values.layout == torch.strided else values
+
+
+def view(tensor: Tensor) -> Any:
+    """Return a NumPy view of a tensor on the CPU."""
+    return (tensor.detach() if tensor.requires_grad else tensor).numpy()
 
 
 def sum_labels(log_scores: Tensor) -> Tensor:

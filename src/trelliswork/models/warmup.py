@@ -157,8 +157,9 @@ def _layers(engine: Any) -> object:
 
 
 def _hmm(dtype: Literal["float32", "float64"]) -> object:
-    """Run EM, a long sentence in blocks, log space, and tagging."""
+    """Run EM with few sentences and with many, a long sentence in blocks, log space, and tagging."""
     hmm = HMM(2, dtype=dtype, max_iter=6, tol=0).fit(X)
+    HMM(2, dtype=dtype, max_iter=1, tol=0).fit(X[:1] * 64)
     hmm.predict(X, decoding="posterior")
     hmm.predict_topk(X, 2)
     zero = np.log(np.array([[0.5, 0.5], [0.5, 0.5]]))

@@ -1,5 +1,7 @@
 """The E-step against enumeration, and its code paths against each other."""
 
+from unittest.mock import patch
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -15,6 +17,7 @@ from trelliswork.models.hmm.em import em
 from trelliswork.models.hmm.objective import HMMParameters, Sequences, expected_counts, posterior_states
 from trelliswork.models.hmm.updates import random_parameters
 
+LAYOUTS = {"rows": {"LANE_STATES": 0}, "lanes": {"LANE_WASTE": np.inf}}  # where the states of a sequence are
 PRECISION = {np.float32: 2e-5, np.float64: 1e-10}
 
 
@@ -44,13 +47,22 @@ def problems(draw):
     return p, lists, labels if draw(st.booleans()) else None, weights
 
 
+@pytest.fixture(params=LAYOUTS)
+def layout(request, monkeypatch):
+    """Run a test with either kernel, whichever the sequences favor."""
+    for name, value in LAYOUTS[request.param].items():
+        monkeypatch.setattr(objective, name, value)
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @given(problem=problems())
-def test_counts_equal_enumeration(dtype, problem):
+def test_counts_equal_enumeration(dtype, layout, problem):
     p, lists, labels, weights = problem
     sequences = sequences_of(lists, labels=None if labels is None else np.concatenate(labels), weights=weights)
     want = enumerate_counts(p.log_start, p.log_transition, p.log_end, p.log_emission, lists, labels, weights)
-    counts = expected_counts(p, sequences, dtype=dtype)
+    with patch.multiple(objective, **LAYOUTS[layout]):
+        counts = expected_counts(p, sequences, dtype=dtype)
     assert_counts(counts, want, rtol=PRECISION[dtype], atol=PRECISION[dtype])
     assert_allclose(
         counts.total, (want[-1] * (1 if weights is None else weights)).sum(), rtol=PRECISION[dtype], atol=1e-6
@@ -59,7 +71,7 @@ def test_counts_equal_enumeration(dtype, problem):
 
 @pytest.mark.parametrize("n_states", [1, 5, 8, 16, 17, 40])
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
-def test_all_sizes_agree_with_log_space(n_states, dtype):
+def test_all_sizes_agree_with_log_space(n_states, dtype, layout):
     """Widths that do and do not fill vectors and register blocks; many sequences, ragged, partly labeled, weighted."""
     rng = np.random.default_rng(n_states)
     sequences = random_sequences(70, 30, 11, seed=1)
@@ -121,7 +133,7 @@ def test_chunks_do_not_matter(monkeypatch):
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
-def test_threads_do_not_matter(dtype):
+def test_threads_do_not_matter(dtype, layout):
     sequences, p = random_sequences(300, 60, 50, seed=6), random_parameters(30, 50, seed=6)
     results = []
     for n in (1, 2, 3):
@@ -133,7 +145,7 @@ def test_threads_do_not_matter(dtype):
 
 
 @pytest.mark.parametrize("chunk_bytes", [objective.CHUNK_BYTES, 8])
-def test_sequences_that_underflow_are_recomputed(monkeypatch, chunk_bytes):
+def test_sequences_that_underflow_are_recomputed(monkeypatch, chunk_bytes, layout):
     """Evidence that contradicts what the prefix made all but impossible: float32, float64, then log space must help."""
     monkeypatch.setattr(objective, "CHUNK_BYTES", chunk_bytes)  # 8: each sequence is a long one
     for size in (40.0, 200.0, 2000.0):
@@ -148,7 +160,7 @@ def test_sequences_that_underflow_are_recomputed(monkeypatch, chunk_bytes):
             assert_counts(expected_counts(p, sequences, dtype=dtype), want, rtol=1e-5, atol=1e-6)
 
 
-def test_an_unsafe_sequence_does_not_change_its_neighbors():
+def test_an_unsafe_sequence_does_not_change_its_neighbors(layout):
     """It is detected only at its start, when its counts are already among those of its group."""
     p = random_parameters(2, 3, seed=0)
     log_emission = np.array([[-100.0, np.log(0.5), np.log(0.5)], [0.0, -np.inf, -np.inf]])
@@ -167,7 +179,7 @@ def test_an_unsafe_sequence_does_not_change_its_neighbors():
     assert_array_equal(safe[1], [True, True, True, True])
 
 
-def test_the_limit_of_safety():
+def test_the_limit_of_safety(layout):
     """No way between two states: after "0 0" the second has 1e-40, too little for float32; "1 1" favors it by 1e30."""
     log_emission, stay = np.log(np.array([[1.0, 1e-15], [1e-20, 1.0]])), np.where(np.eye(2), 0.0, -np.inf)
     p = HMMParameters(np.log([0.5, 0.5]), stay, None, log_emission)
@@ -178,7 +190,7 @@ def test_the_limit_of_safety():
         assert_array_equal(safe[np.argsort(sequences.hidden.which)], want)
 
 
-def test_an_end_that_underflows():
+def test_an_end_that_underflows(layout):
     log_end = np.array([-100.0, 0.0])  # state 1 may end, but cannot be reached
     p = HMMParameters(np.array([0.0, -np.inf]), np.array([[0.0, -np.inf], [0.0, 0.0]]), log_end, np.zeros((2, 1)))
     for dtype in (np.float32, np.float64):

@@ -30,6 +30,10 @@ class _LogPartition(torch.autograd.Function):
     def forward(ctx: Any, log_unary: Tensor, log_pairwise: Tensor, lengths: Tensor, potentials: Any) -> Tensor:
         if potentials is None:
             log_z, ctx.kept = torch_path.forward(log_unary, log_pairwise, lengths)
+        elif potentials.is_short:  # both passes take less time than a second call
+            wanted = any(ctx.needs_input_grad[:2])
+            values, ctx.kept = chain.expectations(potentials, marginals=wanted, counts=wanted)
+            log_z = torch.from_numpy(values)
         else:
             ctx.kept = chain.forward(potentials)
             log_z = torch.from_numpy(ctx.kept.log_z)
@@ -40,7 +44,8 @@ class _LogPartition(torch.autograd.Function):
     def backward(ctx: Any, grad_log_z: Tensor) -> Any:
         log_unary, log_pairwise, lengths, log_z = ctx.saved_tensors
         weights = grad_log_z.to(log_unary.dtype)
-        return *_Gradient.apply(log_unary, log_pairwise, weights, lengths, log_z, ctx.kept), None, None
+        gradient = _Gradient.apply if torch.is_grad_enabled() else _gradient
+        return *gradient(log_unary, log_pairwise, weights, lengths, log_z, ctx.kept), None, None
 
 
 class _Gradient(torch.autograd.Function):
@@ -51,26 +56,7 @@ class _Gradient(torch.autograd.Function):
         ctx: Any, log_unary: Tensor, log_pairwise: Tensor, weights: Tensor, lengths: Tensor, log_z: Tensor, kept: Any
     ) -> Any:
         ctx.save_for_backward(log_unary, log_pairwise, weights, lengths, log_z)
-        if isinstance(kept, Tensor):
-            return torch_path.backward(log_unary, log_pairwise, lengths, log_z, kept, weights)
-        shape = log_pairwise.shape
-        empty = log_pairwise.numel() == 0  # T = 1
-        per_position = len(shape) == 4 and shape[1] > 1
-        shared = len(shape) == 2 or tuple(shape[:2]) == (1, 1)
-        result = chain.backward(
-            kept,
-            weights=weights.detach().numpy(),
-            edges=per_position and not empty,
-            counts=not per_position and not empty,
-            total=shared,
-        )
-        marginals = torch.from_numpy(result.marginals)
-        if empty:
-            return marginals, torch.zeros_like(log_pairwise)
-        edges = torch.from_numpy(result.edges if per_position else result.counts)
-        if per_position and shape[0] == 1:
-            edges = edges.sum(dim=0)
-        return marginals, edges.to(log_pairwise.dtype).reshape(shape)
+        return _gradient(log_unary, log_pairwise, weights, lengths, log_z, kept)
 
     @staticmethod
     def backward(ctx: Any, grad_marginals: Tensor, grad_edges: Tensor) -> Any:
@@ -84,3 +70,33 @@ class _Gradient(torch.autograd.Function):
             nodes, edges = torch.autograd.grad(total, (unary, pairwise), create_graph=True, materialize_grads=True)
             through = (nodes * grad_marginals).sum() + (edges * grad_edges).sum()
         return *torch.autograd.grad(through, (unary, pairwise, weight), materialize_grads=True), None, None, None
+
+
+def _gradient(
+    log_unary: Tensor, log_pairwise: Tensor, weights: Tensor, lengths: Tensor, log_z: Tensor, kept: Any
+) -> tuple[Tensor, Tensor]:
+    """Return weighted marginals and edge marginals from what the forward pass has kept."""
+    if isinstance(kept, Tensor):
+        return torch_path.backward(log_unary, log_pairwise, lengths, log_z, kept, weights)
+    shape = log_pairwise.shape
+    empty = log_pairwise.numel() == 0  # T = 1
+    if isinstance(kept, chain.Expectations):
+        by = weights[:, None, None]
+        pairs = torch.zeros_like(log_pairwise) if empty else torch.from_numpy(kept.counts) * by
+        return torch.from_numpy(kept.marginals) * by, pairs.reshape(shape)
+    per_position = len(shape) == 4 and shape[1] > 1
+    shared = len(shape) == 2 or tuple(shape[:2]) == (1, 1)
+    result = chain.backward(
+        kept,
+        weights=weights.detach().numpy(),
+        edges=per_position and not empty,
+        counts=not per_position and not empty,
+        total=shared,
+    )
+    marginals = torch.from_numpy(result.marginals)
+    if empty:
+        return marginals, torch.zeros_like(log_pairwise)
+    edges = torch.from_numpy(result.edges if per_position else result.counts)
+    if per_position and shape[0] == 1:
+        edges = edges.sum(dim=0)
+    return marginals, edges.to(log_pairwise.dtype).reshape(shape)

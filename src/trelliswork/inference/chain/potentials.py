@@ -54,7 +54,10 @@ class Potentials:
     @cached_property
     def ranges(self) -> list[tuple[int, int]]:
         """Ranges of ``order`` of about equal work: whole groups of sequences that advance together."""
-        costs = self.lengths[self.order] * self.log_unary.shape[2] ** 2
+        B, T, S = self.log_unary.shape
+        if self.full:
+            return threads.cut_evenly(B, T * S * S, multiple=ROWS, least=threads.LEAST_WORK)
+        costs = self.lengths[self.order] * S**2
         return threads.cut(costs, multiple=ROWS, least=threads.LEAST_WORK)
 
     @cached_property

@@ -9,6 +9,8 @@ sequence too long to keep, and in log space for what underflows. None of these s
 
 from collections.abc import Callable
 from dataclasses import asdict
+from functools import cached_property
+from threading import Lock
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
@@ -34,12 +36,18 @@ from trelliswork.models.hmm.data import (
     chunks,
 )
 from trelliswork.models.hmm.kernels import expected_counts as kernels
+from trelliswork.models.hmm.kernels import lanes
 from trelliswork.models.hmm.kernels.expected_counts import ROWS, Expected, Observed, Space, Tables
+from trelliswork.models.hmm.kernels.lanes import STATES, LaneTables
 
 __all__ = ["Counts", "HMMParameters", "Sequences", "expected_counts", "posterior_states", "shared_counts"]
 
 CHUNK_BYTES = 1 << 26  # size of the marginals in memory; alpha needs as much again
-MOST_SLOTS = 16  # separate sums of transition counts: the maximum number of threads; results do not depend on it
+MOST_SLOTS = 16  # parts of a corpus for threads, at least; results do not depend on the number of threads
+PART_BYTES = 1 << 19  # size of the marginals of one part, which are in the cache when they are added
+LANE_STATES = 64  # maximum number of states with one sequence per lane
+LANE_BYTES = 1 << 20  # maximum size of forward and backward variables of one group of lanes
+LANE_WASTE = 1.3  # maximum length of the lanes in sequences of different lengths, relative to their tokens
 GROUP_TOKENS = 2400  # tokens of a group of sequences: enough work for one sum over S x S transition counts
 BATCH_SCORES = 1 << 22  # scores of states in one batch within beams
 Visit = Callable[[int, Floats], None]  # takes the first position of a block and its weighted marginals (n, S)
@@ -147,31 +155,48 @@ def _precision(dtype: DTypeLike) -> np.dtype:
 class _Tables:
     """Parameters as probabilities in one precision, laid out for the kernels.
 
-    Rows are ``step`` numbers apart, an odd number of strips: powers of two would map to the same cache lines.
+    ``rows`` is for the kernels with one sequence per row, whose rows are ``step`` numbers apart, an odd number of
+    strips: powers of two would map to the same cache lines. ``lanes`` is for those with one sequence per lane.
     """
 
     def __init__(self, parameters: HMMParameters, sequences: Sequences, dtype: np.dtype) -> None:
-        wide = 2 * VECTOR_BYTES // dtype.itemsize
-        S = parameters.n_states
-        n_strips = -(-S // wide)
-        self.dtype, self.S, self.V = dtype, S, parameters.n_symbols
-        self.width, self.step = n_strips * wide, (n_strips | 1) * wide
-        start, log_start = self._rows(parameters.log_start[None])
-        ends = np.zeros(S) if parameters.log_end is None else parameters.log_end
-        end, log_end = self._rows(ends[None])
-        flat, log_flat = self._rows(parameters.log_transition.reshape(1, -1), S * S)
-        transition = flat.reshape(S, S)
-        strips = self._strips(transition), self._strips(transition.T)
+        self.parameters, self.extra = parameters, sequences.extra_log_emission
+        self.dtype, self.S, self.V = dtype, parameters.n_states, parameters.n_symbols
+        self.lane_count = 2 * VECTOR_BYTES // dtype.itemsize
+        n_strips = -(-self.S // self.lane_count)
+        self.width, self.step = n_strips * self.lane_count, (n_strips | 1) * self.lane_count
+        self.lane_width = -(-self.S // (self.lane_count // 2)) * (self.lane_count // 2)
+        end = np.zeros(self.S) if parameters.log_end is None else parameters.log_end
+        self.start, log_start = self._rows(parameters.log_start[None], self.step)
+        self.end, log_end = self._rows(end[None], self.step)
+        flat, log_flat = self._rows(parameters.log_transition.reshape(1, -1), self.S**2)
+        self.transition, self.log_shift = flat.reshape(self.S, self.S), float(log_flat[0])
         self.log_ends = float(log_start[0] + log_end[0])
-        emission, log_scales = self._emissions(parameters.log_emission.T, sequences.extra_log_emission)
-        self.arrays = Tables(start[0], end[0], emission, log_scales, transition, *strips, float(log_flat[0]))
 
-    def _rows(self, log_rows: Floats, step: int | None = None) -> tuple[Floats, Doubles]:
+    @cached_property
+    def rows(self) -> Tables:
+        """The tables of ``kernels.expected_counts``."""
+        P = self.transition
+        strips = self._strips(P), self._strips(P.T)
+        emissions = self._emissions(self.step)
+        return Tables(self.start[0], self.end[0], *emissions, P, *strips, self.log_shift)
+
+    @cached_property
+    def lanes(self) -> LaneTables:
+        """The tables of ``kernels.lanes``."""
+        P = self.transition
+        missing = -self.S % STATES
+        padded = np.pad(P, (0, missing))
+        start, end = self.start[0, : self.lane_width], self.end[0, : self.lane_width]
+        emissions = self._emissions(self.lane_width, 1)
+        return LaneTables(start, end, *emissions, P, padded, self.log_shift)
+
+    def _rows(self, log_rows: Floats, step: int) -> tuple[Floats, Doubles]:
         """Return exp(row - its maximum), padded with zeros, and the maxima; subnormal numbers become zero."""
         top = log_rows.max(axis=1)
         values = np.exp(log_rows - np.where(top > -np.inf, top, 0)[:, None])
         values[values < np.finfo(self.dtype).tiny] = 0
-        out = np.zeros((len(values), step or self.step), self.dtype)
+        out = np.zeros((len(values), step), self.dtype)
         out[:, : values.shape[1]] = values
         return out, np.where(np.isneginf(top), 0, top)  # an impossible row has scale 1: it is zero anyway
 
@@ -181,23 +206,26 @@ class _Tables:
         padded[:, : self.S] = matrix
         return np.ascontiguousarray(padded.reshape(self.S, -1, 2 * VECTOR_BYTES // self.dtype.itemsize).swapaxes(0, 1))
 
-    def _emissions(self, log_rows: Floats, extra: Floats | None) -> tuple[Floats, Doubles]:
-        """Return the table (V + n_unknown, step) of emissions and its log-scales."""
-        if extra is not None:
-            log_rows = np.concatenate([log_rows, np.asarray(extra, np.float64)])
-        table, log_table = np.empty((len(log_rows), self.step), self.dtype), np.empty(len(log_rows))
+    def _emissions(self, step: int, n_more: int = 0) -> tuple[Floats, Doubles]:
+        """Return the table (V + n_unknown + n_more, step) of emissions, the last rows zero, and its log-scales."""
+        log_rows = self.parameters.log_emission.T
+        if self.extra is not None:
+            log_rows = np.concatenate([log_rows, np.asarray(self.extra, np.float64)])
+        table, log_table = np.empty((len(log_rows) + n_more, step), self.dtype), np.empty(len(log_rows))
+        table[len(log_rows) :] = 0
 
         def work(start: int, stop: int) -> None:
-            table[start:stop], log_table[start:stop] = self._rows(log_rows[start:stop])
+            table[start:stop], log_table[start:stop] = self._rows(log_rows[start:stop], step)
 
         at_once = max(1, 200_000 // self.S)
-        threads.run(work, [(a, min(a + at_once, len(table))) for a in range(0, len(table), at_once)])
+        n = len(log_rows)
+        threads.run(work, [(a, min(a + at_once, n)) for a in range(0, n, at_once)])
         return table, log_table
 
     def observed(self, data: SortedSequences) -> Observed:
         """Return the sequences as the kernels take them; symbols are rows of the emission table."""
         rows = data.rows
-        if len(self.arrays.emission) > self.V:
+        if self.extra is not None:
             rows = np.where(rows < 0, self.V - 1 - rows, rows).astype(np.int32)
         return Observed(data.offsets, rows, data.labels, data.weights.astype(self.dtype))
 
@@ -214,35 +242,74 @@ def _scaled(tables: _Tables, data: SortedSequences, counts: Counts) -> NDArray[n
         log_evidence[k], safe[k] = _in_blocks(tables, data, k, own.transition, _adder(own, data, k))
         if safe[k]:
             counts.add(own)
-    slots = int(np.clip(CHUNK_BYTES // (8 * S * S), 2, MOST_SLOTS))
-    sums = np.zeros((slots if n_long < len(lengths) else 0, S, S))
-    parts = list(chunks(data.offsets, CHUNK_BYTES // bytes_each, n_long))
-    most_tokens = max((data.offsets[b] - data.offsets[a] for a, b in parts), default=0)
-    buffer = np.empty((most_tokens, tables.width), tables.dtype)
-    for a, b in parts:
-        origin, n_tokens = int(data.offsets[a]), int(data.offsets[b] - data.offsets[a])
-        group = _group_size(lengths[a:b], tables.step * tables.dtype.itemsize)
-        costs = lengths[a:b] * S * S
-        ranges = threads.cut(costs, multiple=group, least=threads.LEAST_WORK, most=slots)
-        slot = {start: k for k, (start, _) in enumerate(ranges)}
-
-        def work(
-            start: int, stop: int, a: int = a, group: int = group, origin: int = origin, slot: dict = slot
-        ) -> None:
-            own = sums[slot[start]]
-            kernels.forward_backward(
-                a + start, a + stop, group, observed, tables.arrays, buffer, origin, own, log_evidence, safe
-            )
-
-        threads.run(work, ranges)
-        marginals = buffer[:n_tokens, :S]
-        counts.start += marginals[data.offsets[a:b] - origin].sum(axis=0, dtype=np.float64)
-        counts.end += marginals[data.offsets[a + 1 : b + 1] - 1 - origin].sum(axis=0, dtype=np.float64)
-        _add_emissions(data.rows[origin : origin + n_tokens], buffer, counts.by_symbol)
-    counts.transition += sums.sum(axis=0)
+    for a, b in chunks(data.offsets, CHUNK_BYTES // bytes_each, n_long):
+        _add_range(tables, observed, (a, b), log_evidence, safe, counts)
     log_evidence[n_long:] += tables.log_ends
     counts.log_evidence[data.which] = log_evidence
     return safe
+
+
+def _add_range(
+    tables: _Tables,
+    observed: Observed,
+    which: tuple[int, int],
+    log_evidence: Doubles,
+    safe: NDArray[np.bool_],
+    counts: Counts,
+) -> None:
+    """Add the counts of a range of sequences, of which threads take parts.
+
+    The marginals of a part stay in the cache until they are added. Parts are added in their order, whichever thread
+    ends first, so that results do not depend on the number of threads.
+    """
+    first, offsets, S = which[0], observed.offsets, tables.S
+    lengths = np.diff(offsets[first : which[1] + 1])
+    in_lanes = _fits_lanes(lengths, tables)
+    width = tables.lane_width if in_lanes else tables.width
+    group = tables.lane_count if in_lanes else _group_size(lengths, tables.step * tables.dtype.itemsize)
+    laid = tables.lanes if in_lanes else tables.rows
+    n_parts = max(MOST_SLOTS, int(lengths.sum()) * width * tables.dtype.itemsize // PART_BYTES)
+    ranges = threads.cut(lengths * S * S, multiple=group, least=threads.LEAST_WORK, most=n_parts)
+    numbers = {start: k for k, (start, _) in enumerate(ranges)}
+    spare: list[tuple[Floats, Doubles]] = []
+    done: dict[int, tuple[int, int, Floats, Floats, Doubles]] = {}
+    lock, n_added = Lock(), 0
+
+    def work(start: int, stop: int) -> None:
+        nonlocal n_added
+        k, start, stop = numbers[start], first + start, first + stop
+        origin, n_tokens = int(offsets[start]), int(offsets[stop] - offsets[start])
+        try:
+            memory, transition = spare.pop()
+        except IndexError:
+            memory, transition = np.empty(0, tables.dtype), np.empty((S, S))
+        if memory.size < (n_tokens + 1) * width:
+            memory = np.empty((n_tokens + 1) * width, tables.dtype)
+        marginals = memory[: (n_tokens + 1) * width].reshape(n_tokens + 1, width)
+        transition[:] = 0
+        out = marginals, origin, transition, log_evidence, safe
+        if in_lanes:
+            lanes.forward_backward(start, stop, observed, laid, *out)
+        else:
+            kernels.forward_backward(start, stop, group, observed, laid, *out)
+        with lock:
+            done[k] = start, stop, memory, marginals, transition
+            while n_added in done:
+                start, stop, memory, marginals, transition = done.pop(n_added)
+                kernels.add_marginals(start, stop, observed, marginals, counts.start, counts.end, counts.by_symbol)
+                counts.transition += transition
+                spare.append((memory, transition))
+                n_added += 1
+
+    threads.run(work, ranges)
+
+
+def _fits_lanes(lengths: NDArray[np.int64], tables: _Tables) -> bool:
+    """Return whether one sequence per lane is faster: few states, and enough sequences of similar lengths."""
+    L = tables.lane_count
+    space = 2 * int(lengths[0]) * tables.S * L * tables.dtype.itemsize
+    even = lengths[::L].sum() * L <= LANE_WASTE * lengths.sum()
+    return bool(tables.S <= LANE_STATES and space <= LANE_BYTES and even)
 
 
 def _group_size(lengths: NDArray[np.int64], row_bytes: int) -> int:
@@ -251,16 +318,6 @@ def _group_size(lengths: NDArray[np.int64], row_bytes: int) -> int:
     enough = -(-len(lengths) // (ROWS * MOST_SLOTS))  # so that there is work for every thread
     best = ROWS * min(max(2, min(blocks, enough)), 16)
     return max(1, min(best, CHUNK_BYTES // (2 * row_bytes * int(lengths[0]))))
-
-
-def _add_emissions(rows: NDArray[np.int32], marginals: Floats, by_symbol: Doubles) -> None:
-    """Add each token's marginals to the counts (V, S) of its symbol; threads share the symbols, not the tokens."""
-    V, S = by_symbol.shape
-    # Unknown symbols are negative: as unsigned numbers they are larger than all others.
-    ends, order = np.empty(V, np.int64), np.empty(len(rows), np.int32)
-    kernels.sort_symbols(rows.view(np.uint32), V, ends, order)
-    costs = np.diff(ends, prepend=0) * S
-    threads.run(kernels.add_rows, threads.cut(costs, least=threads.LEAST_WORK), ends, order, marginals, by_symbol)
 
 
 def _adder(counts: Counts, sequences: Sequences | SortedSequences, s: int) -> Visit:
@@ -272,7 +329,8 @@ def _adder(counts: Counts, sequences: Sequences | SortedSequences, s: int) -> Vi
             counts.start += marginals[0]
         if first + t + len(marginals) == stop:
             counts.end += marginals[-1]
-        _add_emissions(sequences.rows[first + t : first + t + len(marginals)], marginals, counts.by_symbol)
+        symbols = sequences.rows[first + t : first + t + len(marginals)]
+        kernels.add_emissions(symbols, np.ascontiguousarray(marginals), counts.by_symbol)
 
     return visit
 
@@ -294,7 +352,7 @@ def _in_blocks(tables: _Tables, data: SortedSequences, k: int, transition: Doubl
     observed = tables.observed(data)
 
     def forward(t: int, log_evidence: Doubles) -> None:
-        kernels.forward(k, 1, t, min(t + size, T), observed, tables.arrays, space, log_evidence, safe)
+        kernels.forward(k, 1, t, min(t + size, T), observed, tables.rows, space, log_evidence, safe)
 
     for border, t in zip(borders, starts, strict=True):
         border[:] = rows[0]
@@ -309,10 +367,10 @@ def _in_blocks(tables: _Tables, data: SortedSequences, k: int, transition: Doubl
             forward(t, ignored)
         outer[:] = 0
         out = Expected(marginals, int(data.offsets[k]) + t, outer)
-        kernels.backward(k, 1, t, min(t + size, T), observed, tables.arrays, back, safe, out)
+        kernels.backward(k, 1, t, min(t + size, T), observed, tables.rows, back, safe, out)
         if not safe[k]:
             break
-        transition += tables.arrays.transition * outer[: tables.S, : tables.S]
+        transition += tables.transition * outer[: tables.S, : tables.S]
         visit(t, marginals[: min(size, T - t), : tables.S])
     return float(log_evidence[k]) + tables.log_ends, bool(safe[k])
 

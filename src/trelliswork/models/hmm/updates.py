@@ -118,7 +118,9 @@ def maximize(counts: Counts, priors: Priors, old: HMMParameters) -> HMMParameter
     def log_frequencies(row: Doubles, log_old: Doubles) -> Doubles:
         total = row.sum(axis=-1, keepdims=True)
         with np.errstate(divide="ignore", invalid="ignore"):
-            return np.where(total > 0, np.log(row / total), log_old)
+            log_row = np.divide(row, total)
+            np.log(log_row, out=log_row)
+        return log_row if (total > 0).all() else np.where(total > 0, log_row, log_old)
 
     rows = [log_frequencies(row, log_old) for row, log_old in zip(_rows(new), _rows(old), strict=True)]
     return _parameters(rows, old.log_end is not None)

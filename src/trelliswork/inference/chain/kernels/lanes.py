@@ -32,7 +32,7 @@ from trelliswork.compute.simd import (
     total,
 )
 from trelliswork.compute.simd import multiply_add as fma
-from trelliswork.compute.tiles import add_pairs, load_tile, store_tile, tile, transpose
+from trelliswork.compute.tiles import add_pairs, load_tile, square, store_tile, tile, transpose
 from trelliswork.inference.chain.kernels.forward_backward import largest_safe
 
 ROWS = 4  # of a matrix product at once
@@ -77,7 +77,8 @@ def _exponentials(group, t, turned, shift):
     T, Sw = scores.shape[1:]
     for v in range(0, L, W):
         for k in range(0, Sw, W):
-            transpose(scores, (v * T + t) * Sw + k, T * Sw, turned, k * L + v, L)
+            block = load_tile(square(scores), scores, (v * T + t) * Sw + k, T * Sw)
+            store_tile(turned, k * L + v, L, transpose(block))
     for b in range(L):
         if t >= lengths[b]:
             turned[:, b] = -np.inf
@@ -179,7 +180,8 @@ def backward(n_steps, group, matrix, counts):
                 product = multiply(load(alpha, at + j * L), load(beta, j * L + v))
                 store(marginals, j * L + v, multiply(product, by))
             for k in range(0, Sw, W):
-                transpose(marginals, k * L + v, L, scores, (v * steps + t) * Sw + k, steps * Sw)
+                block = load_tile(square(marginals), marginals, k * L + v, L)
+                store_tile(scores, (v * steps + t) * Sw + k, steps * Sw, transpose(block))
             if t == 0:
                 store(mass, v, sums)
                 continue

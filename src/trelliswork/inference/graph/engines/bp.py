@@ -48,7 +48,7 @@ def run(
     wiring : Wiring
     schedule : {"auto", "flooding", "sequential", "residual"}
         ``flooding`` computes all messages from the previous ones; ``sequential`` sweeps over the variables, forth and
-        back, and uses each new message at once; ``residual`` always updates the message that changes most. ``auto`` is
+        back, and uses each new message at once; ``residual`` updates the messages that change most. ``auto`` is
         one iteration of sweeps on a forest of tables without damping, and flooding elsewhere.
     damping : float
         Fraction of the old message in the new one, in [0, 1): helps where messages oscillate.
@@ -94,7 +94,7 @@ def _iterate(graph: Prepared, options: Options) -> Progress:
         if options.schedule == "sequential":
             threads.run(schedules.sweep_weights, graph.ranges, *given, graph.sweep(), _pairs(graph), rule, outcome)
         elif options.schedule == "residual":
-            threads.run(schedules.residual_weights, graph.ranges, *given, graph.queue(), _pairs(graph), rule, outcome)
+            threads.run(schedules.residual_weights, graph.ranges, *given, _buckets(graph), _pairs(graph), rule, outcome)
         else:
             threads.run(flooding.flood, graph.ranges, *given, rule, outcome)
         keep = status != flooding.UNDERFLOW
@@ -116,6 +116,14 @@ def _pairs(graph: Prepared) -> schedules.Pairs:
     pairs = schedules.Pairs(np.empty(E, np.int64), np.zeros(E, np.int64))
     schedules.pair_edges(graph.layout, graph.data.weight_at, pairs)
     return pairs
+
+
+def _buckets(graph: Prepared) -> schedules.Buckets:
+    """Return scratch space of residual belief propagation."""
+    B, E, pending = graph.wiring.n_graphs, len(graph.layout.edge_variable), np.zeros_like(graph.messages.log_r)
+    level, top = np.empty((B, E), np.int64), np.empty((B, 1), np.int64)
+    after, before = np.empty((2, B, E + schedules.LEVELS), np.int64)
+    return schedules.Buckets(pending, np.zeros((B, E)), level, after, before, top)
 
 
 def _weights_of_states(graph: Prepared) -> Doubles:

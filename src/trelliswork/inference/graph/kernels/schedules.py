@@ -6,6 +6,8 @@ as all messages have no positive number below ``threshold``, no product of them 
 
 from typing import NamedTuple
 
+import numpy as np
+
 from trelliswork.compute.jit import helper, kernel
 from trelliswork.compute.simd import (
     add,
@@ -36,8 +38,24 @@ from trelliswork.inference.graph.kernels.flooding import (
     weighted_rows,
 )
 from trelliswork.inference.graph.kernels.log_space import Sweep
-from trelliswork.inference.graph.kernels.records import Integers, Layout, TableData
-from trelliswork.inference.graph.kernels.residual import Queue, sift
+from trelliswork.inference.graph.kernels.records import Doubles, Integers, Layout, TableData
+
+LEVELS = 64  # buckets of pending messages; the last one has all changes below 2^-62
+
+
+class Buckets(NamedTuple):
+    """Pending messages and edges in buckets by the exponent of their change, of all graphs or of one.
+
+    A bucket is a ring of edges: ``after`` and ``before`` are neighbors, and number E + k stands for bucket k itself.
+    Edges whose change is not above the tolerance are in none, and have level ``LEVELS``.
+    """
+
+    pending: Doubles  # (B, M)
+    key: Doubles  # (B, E) change of the pending message
+    level: Integers  # (B, E) number of the bucket
+    after: Integers  # (B, E + LEVELS)
+    before: Integers  # (B, E + LEVELS)
+    top: Integers  # (B, 1) no bucket below this one has an edge
 
 
 class Pairs(NamedTuple):
@@ -145,6 +163,39 @@ def sweep_weights(
 
 
 @helper
+def _place(queue, e, key, tolerance):
+    """Set the change of an edge and move it to the end of its bucket, unless it is in that bucket already."""
+    queue.key[e] = key
+    level = LEVELS
+    if key > tolerance:
+        exponent = (np.float64(key).view(np.int64) >> 52) - 1023
+        level = min(max(-exponent, 0), LEVELS - 1)
+    if level == queue.level[e]:
+        return
+    after, before = queue.after, queue.before
+    if queue.level[e] < LEVELS:
+        after[before[e]], before[after[e]] = after[e], before[e]
+    queue.level[e] = level
+    if level < LEVELS:
+        bucket = len(queue.key) + level
+        last = before[bucket]
+        after[last], before[e], after[e], before[bucket] = e, last, bucket, e
+        queue.top[0] = min(queue.top[0], level)
+
+
+@helper
+def _next(queue):
+    """Return the first edge of the first bucket that has one, or -1."""
+    E = len(queue.key)
+    while queue.top[0] < LEVELS:
+        bucket = E + queue.top[0]
+        if queue.after[bucket] != bucket:
+            return queue.after[bucket]
+        queue.top[0] += 1
+    return -1
+
+
+@helper
 def _propose(out, out_at, width, pending, r, at):
     """Store a new message, normalized, as pending; return its sum and the largest relative change of an entry.
 
@@ -166,10 +217,10 @@ def _propose(out, out_at, width, pending, r, at):
 
 
 @helper
-def _propose_all(layout, e, weights, weight_at, state, queue, n):
+def _propose_all(layout, e, weights, weight_at, state, queue, tolerance):
     """`_propose` the messages of a factor over more than two variables, at edge e, to its other variables.
 
-    Moves their edges in the heap of n edges, if that is not empty; returns whether all are possible.
+    Moves their edges between buckets; returns whether all are possible.
     """
     q, r, w, out = state.q, state.r, state.rows[0], state.rows[1]
     f = layout.edge_factor[e]
@@ -181,15 +232,14 @@ def _propose_all(layout, e, weights, weight_at, state, queue, n):
         to = layout.fac_edge[slot + k]
         if to != e:
             width = layout.widths[layout.edge_variable[to]]
-            s, queue.key[to] = _propose(out, (4 - arity + k) * widest, width, queue.pending, r, layout.edge_at[to])
+            s, key = _propose(out, (4 - arity + k) * widest, width, queue.pending, r, layout.edge_at[to])
             possible = possible and s > 0.0
-            if n:
-                sift(queue, queue.place[to], n)
+            _place(queue, to, key, tolerance)
     return possible
 
 
 @helper
-def _propose_from(layout, v, skip, weights, weight_at, state, queue, pairs, n):
+def _propose_from(layout, v, skip, weights, weight_at, state, queue, pairs, tolerance):
     """Pending messages of the factors of variable v, but that of edge ``skip``, to their other variables.
 
     As in `_propose_all`.
@@ -202,76 +252,85 @@ def _propose_from(layout, v, skip, weights, weight_at, state, queue, pairs, n):
             continue
         to = pairs.other[e]
         if to < 0:
-            possible = _propose_all(layout, e, weights, weight_at, state, queue, n) and possible
+            possible = _propose_all(layout, e, weights, weight_at, state, queue, tolerance) and possible
         else:
             width = layout.widths[layout.edge_variable[to]]
             weighted_rows(weights, pairs.table_at[e], n_rows, width, q, layout.edge_at[e], out, 0)
-            s, queue.key[to] = _propose(out, 0, width, queue.pending, r, layout.edge_at[to])
+            s, key = _propose(out, 0, width, queue.pending, r, layout.edge_at[to])
             possible = possible and s > 0.0
-            if n:
-                sift(queue, queue.place[to], n)
+            _place(queue, to, key, tolerance)
     return possible
 
 
 @helper
-def _accept(layout, e, state, queue, damping):
-    """Store the pending message of edge e; return its smallest positive number."""
+def _accept(layout, e, state, queue, damping, tolerance):
+    """Store the pending message of edge e, which moves to another bucket; return its smallest positive number."""
     r, pending = state.r, queue.pending
     at, width = layout.edge_at[e], layout.widths[layout.edge_variable[e]]
     if damping == 0.0:
         for k in range(0, width, lanes(r)):
             store(r, at + k, load(pending, at + k))
-        queue.key[e] = 0.0
+        _place(queue, e, 0.0, tolerance)
     else:
         worst = 0.0
         for i in range(at, at + width):  # zeros are stored at once, see `commit_weights`
             r[i] = (1.0 - damping) * pending[i] + damping * r[i] if pending[i] > 0.0 else 0.0
             worst = max(worst, abs(pending[i] - r[i]) / max(pending[i], r[i], 1e-300))
-        queue.key[e] = worst
+        _place(queue, e, worst, tolerance)
     return smallest_positive(r, at, at + width)
 
 
 @helper
 def _by_residual(layout, weights, weight_at, state, queue, pairs, options):
-    """Update the message that would change most until none would; return a status, the rounds and the last change."""
-    E, V, heap = len(queue.heap), len(layout.n_states), queue.heap
+    """Update messages that would change most until none would; return a status, the rounds and the largest change.
+
+    Changes are compared by their exponents: the message is the one that has waited longest among those whose change
+    is at least half of the largest.
+    """
+    E, V, tolerance = len(queue.key), len(layout.n_states), options.tolerance
     status, n_updates = RUNNING, 0
+    queue.level[:] = LEVELS
+    queue.top[0] = LEVELS
+    for k in range(E, E + LEVELS):
+        queue.after[k] = queue.before[k] = k
     for v in range(V):
         gather_weights(layout, v, state.unary, state.r, state.q)
     for v in range(V):
-        if not _propose_from(layout, v, -1, weights, weight_at, state, queue, pairs, 0):
+        if not _propose_from(layout, v, -1, weights, weight_at, state, queue, pairs, tolerance):
             status = IMPOSSIBLE
-    for e in range(E):
-        heap[e] = e
-        sift(queue, e, e + 1)
     while status == RUNNING and n_updates < options.max_iter * E:
-        e = heap[0]
-        if queue.key[e] <= options.tolerance:
+        e = _next(queue)
+        if e < 0:
             status = CONVERGED
-        elif _accept(layout, e, state, queue, options.damping) < options.threshold:
+        elif _accept(layout, e, state, queue, options.damping, tolerance) < options.threshold:
             status = UNDERFLOW
         else:
             n_updates += 1
-            sift(queue, 0, E)
             v = layout.edge_variable[e]
             gather_weights(layout, v, state.unary, state.r, state.q)
-            if not _propose_from(layout, v, e, weights, weight_at, state, queue, pairs, E):
+            if not _propose_from(layout, v, e, weights, weight_at, state, queue, pairs, tolerance):
                 status = IMPOSSIBLE
-    return status, max(1, -(-n_updates // E)), queue.key[heap[0]] if status != IMPOSSIBLE else 0.0
+    largest_change = 0.0
+    if status != IMPOSSIBLE:
+        for e in range(E):
+            largest_change = max(largest_change, queue.key[e])
+    return status, max(1, -(-n_updates // E)), largest_change
 
 
 @kernel
 def residual_weights(
-    start, stop, layout: Layout, data: TableData, state: Probabilities, queue: Queue, pairs: Pairs, options: Options,
+    start, stop, layout: Layout, data: TableData, state: Probabilities, queue: Buckets, pairs: Pairs, options: Options,
     outcome: Outcome,
 ):  # fmt: skip
     """Iterate graphs ``start:stop`` by residuals; an iteration is as many messages as there are edges."""
     n_iter, residual, status = outcome
     for b in range(start, stop):
-        if len(queue.heap[b]) == 0:
+        if len(queue.key[b]) == 0:
             status[b], n_iter[b] = CONVERGED, 1
             continue
         weights = data.weights[b if len(data.weights) > 1 else 0]
         own = Probabilities(state.unary[b], state.r[b], state.q[b], state.rows[b])
-        mine = Queue(queue.pending[b], queue.heap[b], queue.place[b], queue.key[b])
+        mine = Buckets(
+            queue.pending[b], queue.key[b], queue.level[b], queue.after[b], queue.before[b], queue.top[b]
+        )  # fmt: skip
         status[b], n_iter[b], residual[b] = _by_residual(layout, weights, data.weight_at, own, mine, pairs, options)

@@ -23,7 +23,21 @@ import numpy as np
 
 from trelliswork.compute.jit import helper, kernel
 from trelliswork.compute.kernels.products import Factor, add_product
-from trelliswork.compute.simd import add, lanes, largest, load, maximum, multiply, spread, store, total
+from trelliswork.compute.simd import (
+    add,
+    get,
+    lanes,
+    largest,
+    load,
+    load_as,
+    maximum,
+    multiply,
+    prefetch,
+    put,
+    spread,
+    store,
+    total,
+)
 from trelliswork.compute.simd import multiply_add as fma
 from trelliswork.compute.tiles import load_tile, store_tile, tile
 from trelliswork.inference.chain.kernels.forward_backward import largest_safe
@@ -282,32 +296,30 @@ def forward_backward(start, stop, group, observed, tables, marginals, origin, co
 
 
 @kernel
-def sort_symbols(symbols, n_symbols, ends, order):
-    """Sort tokens by symbol: ``order`` lists them in their own order for each symbol; those of x end at ``ends[x]``.
-
-    Symbols from ``n_symbols`` on are left out.
-    """
-    ends[:] = 0
-    for x in symbols:
-        if x < n_symbols:
-            ends[x] += 1
-    first = 0
-    for x in range(n_symbols):
-        first, ends[x] = first + ends[x], first
-    for k in range(symbols.size):
-        x = symbols[k]
-        if x < n_symbols:
-            order[ends[x]] = k
-            ends[x] += 1
+def add_emissions(symbols, marginals, by_symbol):
+    """Add each token's marginals (n_tokens, at least S) to the counts (V, S) of its symbol, unless it is unknown."""
+    (V, S), n, width, W = by_symbol.shape, symbols.size, marginals.shape[1], lanes(by_symbol)
+    whole = S // W * W
+    for k in range(n):
+        soon = np.int64(get(symbols, min(k + 4, n - 1)))
+        if 0 <= soon < V:
+            for j in range(0, S, 8):
+                prefetch(by_symbol, soon * S + j)
+        x = np.int64(get(symbols, k))
+        if 0 <= x < V:
+            here, row = x * S, k * width
+            for j in range(0, whole, W):
+                store(by_symbol, here + j, add(load(by_symbol, here + j), load_as(by_symbol, marginals, row + j)))
+            for j in range(whole, S):
+                put(by_symbol, here + j, get(by_symbol, here + j) + get(marginals, row + j))
 
 
 @kernel
-def add_rows(start, stop, ends, order, marginals, counts):
-    """Add the marginals of the tokens with symbol x to counts[x] (V, S) float64, for symbols ``start`` to ``stop``."""
-    S = counts.shape[1]
-    for x in range(start, stop):
-        out = counts[x]
-        for k in range(ends[x - 1] if x else 0, ends[x]):
-            row = marginals[order[k]]
-            for j in range(S):
-                out[j] += row[j]
+def add_marginals(start, stop, observed, marginals, counts_start, counts_end, by_symbol):
+    """Add the marginals of all tokens of sequences ``start`` to ``stop`` to the counts, float64."""
+    offsets, symbols = observed.offsets, observed.symbols
+    origin = offsets[start]
+    for s in range(start, stop):
+        counts_start += marginals[offsets[s] - origin, : counts_start.size]
+        counts_end += marginals[offsets[s + 1] - 1 - origin, : counts_end.size]
+    add_emissions(symbols[origin : offsets[stop]], marginals, by_symbol)

@@ -1,0 +1,308 @@
+"""Compiled E-step of categorical hidden Markov models with few states: one sequence per lane of a vector.
+
+The equations are those of ``expected_counts``. There a row of a product holds the states of one sequence, padded to
+two vectors; here it holds one state of two vectors of sequences. No state is padding, sums over states need no
+operation across lanes, and a division serves all lanes. A group of sequences, longest first, advances together.
+
+Scales are divided out one position later than there, so that no pass over the states is needed for them:
+
+    a_0 = start e_0      a_t = (a_{t-1} P) e_t / c_{t-1}      c_t = sum a_t                                      (1)
+    b_{T-1} = weight end / sum a_{T-1} end      v_t = e_t b_t weight / m_t / c_{t-1}      b_{t-1} = P v_t        (2)
+    m_t = sum a_t b_t      marginal_t = a_t b_t weight / m_t      transition counts = P * sum_t a_{t-1} v_t^T    (3)
+
+With alpha_t = a_t / c_t and beta_t = b_t c_t these are the recursions of ``expected_counts``, and b_t / m_t is the
+number that must stay below the limit of safety. The lane of a sequence that has ended or is not safe holds zeros.
+"""
+
+import math
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from trelliswork.compute.jit import helper, kernel
+from trelliswork.compute.kernels.products import Factor, add_product
+from trelliswork.compute.simd import (
+    VECTOR_BYTES,
+    add,
+    divide,
+    get,
+    if_positive,
+    lanes,
+    maximum,
+    multiply,
+    prefetch,
+    put,
+)
+from trelliswork.compute.tiles import (
+    add_outer,
+    add_pairs,
+    add_rows,
+    load_rows,
+    load_tile,
+    max_rows,
+    multiply_rows,
+    square,
+    store_rows,
+    store_tile,
+    tile,
+    transpose,
+)
+from trelliswork.inference.chain.kernels.forward_backward import largest_safe
+
+STATES = 4  # states are rounded up to whole blocks of as many; a block has two vectors of sequences
+MORE = 8 if VECTOR_BYTES == 64 else STATES  # states of a block for which there are registers; the last may be smaller
+STRETCH = 8  # positions of one pass over the transition counts: they fit the first-level cache
+
+
+class LaneTables(NamedTuple):
+    """Scaled parameters as in `Tables`. Rows of the emission table are whole vectors; the last one is zero."""
+
+    start: Any  # (Sp,)
+    end: Any  # (Sp,)
+    emission: Any  # (n_symbols + 1, Sp)
+    log_emission: Any  # (n_symbols,)
+    transition: Any  # (S, S) P
+    padded: Any  # (S4, S4) P, padded with zeros
+    log_shift: Any  # float
+
+
+class Space(NamedTuple):
+    """Working memory of a group of L sequences; S4 and Sp are S rounded up to ``STATES`` and to whole vectors."""
+
+    alpha: Any  # (T, S4, L) a_t
+    ahead: Any  # (T + 1, Sp, L) e_t, then v_t
+    scale: Any  # (T, L) c_t
+    inverse: Any  # (T + 1, L) 1 / c_{t-1}
+    ending: Any  # (L,) sum of a_{T-1} end
+    beta: Any  # (S4, L)
+    marginals: Any  # (Sp, L) a_t b_t
+    outer: Any  # (S4, S4, W) sums of a_{t-1} v_t^T, lane by lane
+
+
+@helper
+def _states_ahead(sums, j, t, tables, space):
+    """Compute a_t of the states from j on, as many as the tile ``sums`` has rows; return their sum."""
+    alpha, ahead, inverse = space.alpha, space.ahead, space.inverse
+    (_, S4, L), Sp, S = alpha.shape, ahead.shape[1], tables.transition.shape[0]
+    if t == 0:
+        sums = add_outer(sums, tables.start, j, 1, inverse, 0)
+    else:
+        sums = add_product(sums, Factor(tables.padded, j, 1, S4), alpha, (t - 1) * S4 * L, L, S)
+    before = load_tile(tile(alpha, 0.0, 1, 2), inverse, t * L, L)
+    sums = multiply(sums, multiply_rows(load_tile(sums, ahead, (t * Sp + j) * L, L), before))
+    store_tile(alpha, (t * S4 + j) * L, L, sums)
+    return add_rows(sums)
+
+
+@helper
+def _states_back(sums, i, t, tables, space, any_ends, ends):
+    """Compute b_t of the states from i on; return their sum of a_t b_t, and the largest.
+
+    ``ends`` (L,) are the factors of ``tables.end`` for sequences that end at t.
+    """
+    alpha, ahead, beta = space.alpha, space.ahead, space.beta
+    (_, S4, L), Sp, S = alpha.shape, ahead.shape[1], tables.transition.shape[0]
+    if any_ends:
+        sums = add_outer(sums, tables.end, i, 1, ends, 0)
+    sums = add_product(sums, Factor(tables.padded, i * S4, S4, 1), ahead, (t + 1) * Sp * L, L, S)
+    store_tile(beta, i * L, L, sums)
+    highest = max_rows(sums)
+    sums = multiply(sums, load_tile(sums, alpha, (t * S4 + i) * L, L))
+    store_tile(space.marginals, i * L, L, sums)
+    return add_rows(sums), highest
+
+
+@helper(allocates=True)
+def _forward(first, n, T, observed, tables, space, log_evidence, safe):
+    """Compute equations (1) of sequences ``first`` to ``first + n``; fill ``log_evidence``, mark the unsafe ones."""
+    offsets, symbols, labels, _ = observed
+    alpha, ahead, scale, inverse, ending = space[:5]
+    end, table = tables.end, tables.emission
+    limit = largest_safe(alpha)
+    (_, S4, L), Sp, W, S = alpha.shape, ahead.shape[1], lanes(alpha), tables.transition.shape[0]
+    n_full, line = S4 // MORE * MORE, 64 // alpha.itemsize
+    step, nothing = table.shape[1], (table.shape[0] - 1) * table.shape[1]  # the last row is that of no symbol
+    places = np.empty(L, np.int64)
+    mass = np.ones(L)  # product of the scales since the last logarithm
+    for s in range(first, first + n):
+        log_evidence[s] = (offsets[s + 1] - offsets[s] - 1) * tables.log_shift
+        for k in range(offsets[s], offsets[s + 1]):
+            log_evidence[s] += tables.log_emission[symbols[k]]
+    one = tile(alpha, 1.0, 1, 2)
+    store_tile(inverse, 0, L, one)
+    active = n
+    for t in range(T):
+        while offsets[first + active] - offsets[first + active - 1] <= t:
+            active -= 1
+        for r in range(active):
+            token = get(offsets, first + r) + t
+            put(places, r, np.int64(get(symbols, token)) * step)
+            # The next row, if there is one; it arrives while this position is computed.
+            soon = np.int64(get(symbols, min(token + 1, symbols.size - 1))) * step
+            for k in range(0, Sp, line):
+                prefetch(table, soon + k)
+        for r in range(active, L):
+            put(places, r, nothing)
+        for b in range(0, L, W):
+            for k in range(0, Sp, W):
+                emission = transpose(load_rows(table, places, b, k))
+                store_tile(ahead, (t * Sp + k) * L + b, L, emission)
+        if labels.size:
+            for r in range(active):
+                y = labels[offsets[first + r] + t]
+                if y >= 0:
+                    for j in range(S):
+                        if j != y:
+                            ahead[t, j, r] = 0
+        c = tile(alpha, 0.0, 1, 2)
+        for j in range(0, n_full, MORE):
+            c = add(c, _states_ahead(tile(alpha, 0.0, MORE, 2), j, t, tables, space))
+        if n_full < S4:
+            c = add(c, _states_ahead(tile(alpha, 0.0, STATES, 2), n_full, t, tables, space))
+        store_tile(scale, t * L, L, c)
+        store_tile(inverse, (t + 1) * L, L, divide(one, if_positive(c, one)))
+        for r in range(active):
+            x = get(scale, t * L + r)
+            product = get(mass, r) * x
+            if not (1e-20 < product < 1e20 and x * limit >= 1):  # a logarithm now and then, not at every position
+                s = first + r
+                if not x * limit >= 1:
+                    safe[s] = False
+                    inverse[t + 1, r] = 0
+                log_evidence[s] += math.log(product) if safe[s] else -np.inf
+                product = 1.0
+            put(mass, r, product)
+        r = active - 1
+        while r >= 0 and offsets[first + r + 1] - offsets[first + r] == t + 1:
+            s = first + r
+            sums = alpha.dtype.type(0)
+            for j in range(S):
+                sums += alpha[t, j, r] * end[j]
+            ending[r] = sums
+            share = sums * inverse[t + 1, r]
+            safe[s] = safe[s] and share * limit >= 1
+            log_evidence[s] += math.log(mass[r]) + math.log(share) if safe[s] else -np.inf
+            r -= 1
+
+
+@helper(allocates=True)
+def _backward(first, n, T, observed, tables, space, safe, rows, origin):
+    """Compute equations (2) and the marginals; return True if all sequences stay safe, else ``rows`` are invalid."""
+    offsets, _, labels, weights = observed
+    alpha, ahead, _, inverse, ending, beta, marginals, _ = space
+    limit = largest_safe(alpha)
+    (_, S4, L), Sp, W = alpha.shape, ahead.shape[1], lanes(alpha)
+    n_full = S4 // MORE * MORE
+    width, nothing = rows.shape[1], (rows.shape[0] - 1) * rows.shape[1]
+    places = np.full(L, nothing)
+    weight, ends = np.zeros(L, alpha.dtype), np.zeros(L, alpha.dtype)
+    mass, top = np.empty(L, alpha.dtype), np.empty(L, alpha.dtype)
+    one = tile(alpha, 1.0, 1, 2)
+    zero = tile(alpha, 0.0, 1, 2)
+    for j in range(Sp):
+        store_tile(ahead, (T * Sp + j) * L, L, zero)
+    active = 0
+    for t in range(T - 1, -1, -1):
+        entered = active
+        while active < n and offsets[first + active + 1] - offsets[first + active] > t:
+            s = first + active
+            weight[active] = weights[s] if safe[s] else 0
+            ends[active] = weights[s] / ending[active] if safe[s] else 0
+            places[active] = (offsets[s] + t + 1 - origin) * width
+            active += 1
+        for r in range(active):
+            put(places, r, get(places, r) - width)
+        m, highest = tile(alpha, 0.0, 1, 2), tile(alpha, 0.0, 1, 2)
+        any_ends = active > entered
+        for i in range(0, n_full, MORE):
+            masses, tops = _states_back(tile(alpha, 0.0, MORE, 2), i, t, tables, space, any_ends, ends)
+            m, highest = add(m, masses), maximum(tops, highest)
+        if n_full < S4:
+            masses, tops = _states_back(tile(alpha, 0.0, STATES, 2), n_full, t, tables, space, any_ends, ends)
+            m, highest = add(m, masses), maximum(tops, highest)
+        if any_ends:
+            ends[entered:active] = 0
+        store_tile(mass, 0, L, m)
+        store_tile(top, 0, L, highest)
+        if labels.size:
+            for r in range(active):
+                y = labels[offsets[first + r] + t]
+                if y >= 0:
+                    top[r] = beta[y, r]
+        fine = True
+        for r in range(active):
+            fine = fine and ((get(mass, r) > 0 and get(top, r) <= limit * get(mass, r)) or not safe[first + r])
+        if not fine:
+            for r in range(active):
+                if not (mass[r] > 0 and top[r] <= limit * mass[r]):
+                    safe[first + r] = False
+            return False
+        # The mass is the weight but for rounding; dividing by it keeps long sequences from drifting.
+        correction = divide(load_tile(one, weight, 0, L), if_positive(m, one))
+        by_scale = multiply(correction, load_tile(one, inverse, t * L, L))
+        for i in range(0, S4, STATES):
+            sums = tile(alpha, 0.0, STATES, 2)
+            here = (t * Sp + i) * L
+            sums = multiply(load_tile(sums, beta, i * L, L), load_tile(sums, ahead, here, L))
+            store_tile(ahead, here, L, multiply_rows(sums, by_scale))
+        store_tile(mass, 0, L, correction)
+        for b in range(0, L, W):
+            for k in range(0, Sp, W):
+                block = load_tile(square(marginals), marginals, k * L + b, L)
+                block = multiply_rows(block, load_tile(tile(mass, 0.0, 1, 1), mass, b, 0))
+                store_rows(rows, places, b, k, transpose(block))
+    return True
+
+
+@helper
+def _add_transitions(T, space):
+    """Add the sums over positions of a_{t-1} v_t^T."""
+    alpha, ahead, outer = space.alpha, space.ahead, space.outer
+    (_, S4, L), Sp, W = alpha.shape, ahead.shape[1], lanes(alpha)
+    for t0 in range(1, T, STRETCH):
+        t1 = min(t0 + STRETCH, T)
+        for i in range(0, S4, STATES):
+            for j in range(0, S4, STATES):
+                k = (i * S4 + j) * W
+                sums = load_tile(tile(outer, 0.0, STATES, STATES), outer, k, S4 * W)
+                for t in range(t0, t1):
+                    left, right = ((t - 1) * S4 + i) * L, (t * Sp + j) * L
+                    sums = add_pairs(sums, alpha, left, L, ahead, right, L)
+                    sums = add_pairs(sums, alpha, left + W, L, ahead, right + W, L)
+                store_tile(outer, k, S4 * W, sums)
+
+
+@kernel(allocates=True)
+def forward_backward(start, stop, observed, tables, rows, origin, counts, log_evidence, safe):
+    """Run both passes for sequences ``start`` to ``stop``; write weighted marginals to ``rows`` (token - origin).
+
+    The last of the ``rows`` is scratch. Adds transition counts to ``counts`` (S, S) float64.
+    """
+    offsets, table, S4, S = observed.offsets, tables.emission, tables.padded.shape[0], tables.transition.shape[0]
+    W = lanes(table)
+    L, Sp, T = 2 * W, rows.shape[1], offsets[start + 1] - offsets[start]
+    dtype = table.dtype
+    space = Space(
+        np.empty((T, S4, L), dtype),
+        np.empty((T + 1, Sp, L), dtype),
+        np.empty((T, L), dtype),
+        np.empty((T + 1, L), dtype),
+        np.empty(L, dtype),
+        np.empty((S4, L), dtype),
+        np.zeros((Sp, L), dtype),
+        np.zeros((S4, S4, W), dtype),
+    )
+    for first in range(start, stop, L):
+        n = min(L, stop - first)
+        T = offsets[first + 1] - offsets[first]
+        fine = False
+        while not fine:  # rarely more than once
+            _forward(first, n, T, observed, tables, space, log_evidence, safe)
+            fine = _backward(first, n, T, observed, tables, space, safe, rows, origin)
+        _add_transitions(T, space)
+    for i in range(S):
+        for j in range(S):
+            total = 0.0
+            for k in range(W):
+                total += space.outer[i, j, k]
+            counts[i, j] += tables.transition[i, j] * total
