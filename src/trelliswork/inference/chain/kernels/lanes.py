@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from trelliswork.compute.jit import helper, kernel
+from trelliswork.compute.jit import helper
 from trelliswork.compute.kernels.memory import aligned
 from trelliswork.compute.kernels.products import Factor, add_product
 from trelliswork.compute.simd import (
@@ -107,7 +107,7 @@ def _product(factor, other, at, S, first, out, to):
         store_tile(out, to + j * L, L, add_product(start, Factor(array, x + j * row, row, step), other, at, L, S))
 
 
-@kernel(allocates=True)
+@helper(allocates=True)
 def forward(n_steps, group, matrix, log_shift):
     """Fill e_t, alpha, the scales and log Z of a group whose longest sequence has ``n_steps`` positions.
 
@@ -149,7 +149,7 @@ def forward(n_steps, group, matrix, log_shift):
         log_z[b] += math.log(mass[b])
 
 
-@kernel(allocates=True)
+@helper(allocates=True)
 def backward(n_steps, group, matrix, counts):
     """Fill the marginals and ``safe`` of a group after its forward pass, and add to ``counts`` (S, S) float64."""
     lengths, weight, scores, emission, alpha, scale, log_z, safe = group
