@@ -158,15 +158,15 @@ def put(typingctx: Any, array: Any, index: Any, value: Any) -> Any:
 
 @intrinsic
 def prefetch(typingctx: Any, array: Any, index: Any) -> Any:
-    """``prefetch(array, k)``: start to load the cache line of flat index k, which need not be in range."""
+    """``prefetch(array, k)``: request the cache line of flat index k, which may be out of range."""
 
     def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         data = context.make_array(signature.args[0])(context, builder, args[0]).data
         byte, number = ir.IntType(8).as_pointer(), ir.IntType(32)
         kind = ir.FunctionType(ir.VoidType(), [byte, number, number, number])
-        function = cgutils.get_or_insert_function(builder.module, kind, "llvm.prefetch.p0i8")
-        read, keep, of_data = ir.Constant(number, 0), ir.Constant(number, 3), ir.Constant(number, 1)
-        builder.call(function, [builder.bitcast(builder.gep(data, [args[1]]), byte), read, keep, of_data])
+        call = cgutils.get_or_insert_function(builder.module, kind, "llvm.prefetch.p0i8")
+        read_to_second_cache = [ir.Constant(number, k) for k in (0, 2, 1)]
+        builder.call(call, [builder.bitcast(builder.gep(data, [args[1]]), byte), *read_to_second_cache])
         return context.get_dummy_value()
 
     return types.void(array, types.intp), codegen

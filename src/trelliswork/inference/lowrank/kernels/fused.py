@@ -16,9 +16,9 @@ from typing import Any, NamedTuple
 
 from trelliswork.compute.jit import helper, kernel
 from trelliswork.compute.kernels.products import Factor
-from trelliswork.compute.simd import add, exponential, lanes, load, multiply_add, spread, store, subtract
+from trelliswork.compute.simd import add, exponential, lanes, load, multiply_add, prefetch, spread, store, subtract
 from trelliswork.compute.simd import multiply as times
-from trelliswork.inference.lowrank.kernels.products import ROWS, lay_columns, multiply, prefetch
+from trelliswork.inference.lowrank.kernels.products import ROWS, lay_columns, multiply
 from trelliswork.inference.lowrank.kernels.tickets import DONE, DRAWN, READY, fetch_add, wait_until
 
 GROUP_PANELS = 4

@@ -5,34 +5,12 @@ tile reaches about nine tenths of the peak arithmetic rate; a library that copie
 reaches a third to two thirds on products as thin as these.
 """
 
-from typing import Any
-
-from llvmlite import ir
-from numba.core import cgutils, types
-from numba.extending import intrinsic
-
 from trelliswork.compute.jit import helper, kernel
 from trelliswork.compute.kernels.products import add_product
 from trelliswork.compute.simd import lanes, load, store
 from trelliswork.compute.tiles import load_tile, store_tile, tile
 
 ROWS = 4
-
-
-@intrinsic
-def prefetch(typingctx: Any, array: Any, index: Any) -> Any:
-    """``prefetch(array, k)``: request the cache line of flat index k, which may be out of range."""
-
-    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        data = context.make_array(signature.args[0])(context, builder, args[0]).data
-        byte, number = ir.IntType(8).as_pointer(), ir.IntType(32)
-        kind = ir.FunctionType(ir.VoidType(), [byte, number, number, number])
-        call = cgutils.get_or_insert_function(builder.module, kind, "llvm.prefetch.p0i8")
-        read_to_second_cache = [ir.Constant(number, k) for k in (0, 2, 1)]
-        builder.call(call, [builder.bitcast(builder.gep(data, [args[1]]), byte), *read_to_second_cache])
-        return context.get_dummy_value()
-
-    return types.void(array, types.intp), codegen
 
 
 @kernel
