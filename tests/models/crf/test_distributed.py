@@ -100,7 +100,10 @@ def train(group, case, options):
     crf = CRF(**options).fit(X, y, sample_weight=weight)
     beam = crf.report_.beam
     states = None if beam is None else [beam.n_positions, beam.mean_size]
-    return [learned(crf), crf.report_.value, crf.predict(new), states]
+    # A labeling is clear if it is better than the second best one by more than rounding.
+    two_best = [None] * len(NEW) if "beam" in options else crf.predict_topk(new, 2)
+    clear = [pair is None or len(pair) < 2 or pair[0][1] > 1.001 * pair[1][1] for pair in two_best]
+    return [learned(crf), crf.report_.value, list(zip(crf.predict(new), clear, strict=True)), states]
 
 
 @pytest.mark.parametrize(("case", "size"), [(case, 3 if case in LARGER else 2) for case in CASES])
@@ -112,7 +115,10 @@ def test_training_ends_as_in_one_process(case, size):
     assert [names, labels, n] == alone[0][:3]
     exact = case not in ("beam", "auto")
     assert value == pytest.approx(alone[1], rel=1e-6 if exact else 1e-3)
-    assert predicted == alone[2] or not exact
+    if exact:
+        clear = [n for n, (one, two) in enumerate(zip(predicted, alone[2], strict=True)) if one[1] and two[1]]
+        assert len(clear) > len(predicted) / 2
+        assert [predicted[n][0] for n in clear] == [alone[2][n][0] for n in clear]
     if states is not None:
         assert states == pytest.approx(alone[3], rel=0.05)
     if case in ("templates", "auto"):
