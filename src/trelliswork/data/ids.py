@@ -60,7 +60,7 @@ from trelliswork.compute.sharing import current
 from trelliswork.data.corpus import Corpus
 from trelliswork.data.files import BOM, GZIP, Section, gzip_errors, no_sentence, nul_byte, shorten
 from trelliswork.data.kernels.ids import BREAK, DONE, FULL, count_ids, look_up, renumber, tokenize
-from trelliswork.data.text import read_text
+from trelliswork.data.text import Lines, read_text
 from trelliswork.data.vocabulary import END, START, UNKNOWN, Vocabulary
 from trelliswork.errors import DataError, ValueRangeError
 
@@ -120,22 +120,6 @@ class TextIds:
                 inside[at] = False
         ids[inside] = self.ids
         return TextIds(self.vocabulary, ids, offsets)
-
-
-class Lines:
-    """Sentences as strings with ASCII white space between the words, the fastest source of sentences in memory.
-
-    >>> read_ids(Lines(["the dog runs", "the cat"]), edges=True).vocabulary.items
-    ['<s>', 'the', 'dog', 'runs', 'cat']
-    """
-
-    def __init__(self, lines: Iterable[str]) -> None:
-        if isinstance(lines, str):
-            raise ValueRangeError("Lines takes several sentences, got one string: give a list of strings.")
-        self._lines = lines
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._lines)
 
 
 @dataclass
