@@ -5,10 +5,9 @@ from trelliswork.data.columns import read_columns
 from trelliswork.data.conllu import read_conllu, read_dependencies
 from trelliswork.data.corpus import AttributeCorpus, Corpus
 from trelliswork.data.crfsuite import read_crfsuite
-from trelliswork.data.ids import Lines
 from trelliswork.data.nettalk import read_nettalk
 from trelliswork.data.sentence import Tree, TreebankSentence
-from trelliswork.data.text import read_text
+from trelliswork.data.text import Lines, read_text
 from trelliswork.data.trees import read_trees
 from trelliswork.data.uai import UaiGraph, read_uai
 from trelliswork.data.vocabulary import Vocabulary

@@ -49,7 +49,8 @@ from dataclasses import dataclass
 from functools import partial
 from itertools import chain, islice
 from pathlib import Path
-from typing import IO, Any, TypeVar
+from typing import IO, Any, NamedTuple, TypeVar
+from weakref import WeakKeyDictionary
 
 import numpy as np
 from numpy.typing import NDArray
@@ -58,10 +59,9 @@ from trelliswork.compute import threads
 from trelliswork.compute.sharing import current
 from trelliswork.data.corpus import Corpus
 from trelliswork.data.files import BOM, GZIP, Section, gzip_errors, no_sentence, nul_byte, shorten
-from trelliswork.data.kernels.ids import BREAK, DONE, FULL, count_ids, renumber, tokenize
-from trelliswork.data.text import read_text
+from trelliswork.data.kernels.ids import BREAK, DONE, FULL, count_ids, look_up, renumber, tokenize
+from trelliswork.data.text import Lines, read_text
 from trelliswork.data.vocabulary import END, START, UNKNOWN, Vocabulary
-from trelliswork.data.word_index import word_index
 from trelliswork.errors import DataError, ValueRangeError
 
 Source = str | os.PathLike[str] | Section | Corpus | Iterable[Any]  # `Lines` are among the iterables
@@ -120,22 +120,6 @@ class TextIds:
                 inside[at] = False
         ids[inside] = self.ids
         return TextIds(self.vocabulary, ids, offsets)
-
-
-class Lines:
-    """Sentences as strings with ASCII white space between the words, the fastest source of sentences in memory.
-
-    >>> read_ids(Lines(["the dog runs", "the cat"]), edges=True).vocabulary.items
-    ['<s>', 'the', 'dog', 'runs', 'cat']
-    """
-
-    def __init__(self, lines: Iterable[str]) -> None:
-        if isinstance(lines, str):
-            raise ValueRangeError("Lines takes several sentences, got one string: give a list of strings.")
-        self._lines = lines
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._lines)
 
 
 @dataclass
@@ -468,6 +452,55 @@ def _ids_of_lines(lines: list[str], n: int, numbering: Numbering, keep_empty: bo
     empty = [k for k, line in enumerate(lines) if not line.strip(_WHITE)]
     at = np.array(empty) - np.arange(len(empty))  # sentences with words before each of them
     return np.insert(ids, np.concatenate([[0], ends + 1])[at], BREAK)
+
+
+class WordIndex(NamedTuple):
+    """The words of a vocabulary as one text, and a hash table of them (`data.kernels.ids.tokenize`)."""
+
+    text: NDArray[np.uint8]
+    table: NDArray[np.int32]
+    hashes: NDArray[np.uint64]
+    starts: NDArray[np.int64]
+    stops: NDArray[np.int64]
+
+    def ids(self, text: bytes, first: int) -> tuple[NDArray[np.int32], NDArray[np.int64], NDArray[np.int64]]:
+        """Return the stream of ids of a text, and the first and last position of words that are not listed.
+
+        The k-th of these has the id ``-2 - k`` in the stream; so have words with an id below ``first``.
+        """
+        array = np.frombuffer(text, np.uint8)
+        out = np.empty(len(text) // 2 + 2 + text.count(b"\n"), np.int32)
+        room = 1024
+        while True:
+            starts, stops = np.empty(room, np.int64), np.empty(room, np.int64)
+            n, n_new = look_up(array, self, first, starts, stops, out)
+            if n_new <= room:
+                return out[:n], starts[:n_new], stops[:n_new]
+            room = n_new
+
+
+_indexes: WeakKeyDictionary[Vocabulary, WordIndex | None] = WeakKeyDictionary()
+
+
+def word_index(vocabulary: Vocabulary) -> WordIndex | None:
+    """Return the index of a vocabulary, built when it is first needed; ``None`` if a word has white space or NUL."""
+    if vocabulary not in _indexes:
+        _indexes[vocabulary] = _built(vocabulary)
+    return _indexes[vocabulary]
+
+
+def _built(vocabulary: Vocabulary) -> WordIndex | None:
+    try:
+        text = np.frombuffer("\n".join(vocabulary.items).encode(), np.uint8)
+    except UnicodeEncodeError:
+        return None
+    n = len(vocabulary)
+    table = np.full(2 << (2 * n).bit_length(), -1, np.int32)
+    hashes, starts, stops = np.empty(n + 1, np.uint64), np.empty(n + 1, np.int64), np.empty(n + 1, np.int64)
+    length, n_words, status = tokenize(text, table, hashes, starts, stops, np.empty(len(text) + 2, np.int32))
+    if status != DONE or n_words != n or length != 2 * n:
+        return None
+    return WordIndex(text, table, hashes, starts, stops)
 
 
 def _sentence_blocks(

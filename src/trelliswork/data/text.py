@@ -2,13 +2,13 @@
 
 import warnings
 from array import array
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 
 import numpy as np
 
 from trelliswork.data.corpus import Corpus, as_array
 from trelliswork.data.files import Readable, fields_of, no_sentence, open_text, shorten, source_name
-from trelliswork.errors import DataWarning
+from trelliswork.errors import DataWarning, ValueRangeError
 
 PUNCTUATION = frozenset(".,;:!?\"')]}”’»…")
 GLUED = 0.05  # share of words with unknown punctuation from which a text is taken to be not tokenized
@@ -65,3 +65,20 @@ def warn_if_untokenized(words: Sequence[str], known: Collection[str], source: st
             DataWarning,
             stacklevel=2,
         )
+
+
+class Lines:
+    """Sentences as strings with ASCII white space between the words, the fastest source of sentences in memory.
+
+    >>> from trelliswork.data.ids import read_ids
+    >>> read_ids(Lines(["the dog runs", "the cat"]), edges=True).vocabulary.items
+    ['<s>', 'the', 'dog', 'runs', 'cat']
+    """
+
+    def __init__(self, lines: Iterable[str]) -> None:
+        if isinstance(lines, str):
+            raise ValueRangeError("Lines takes several sentences, got one string: give a list of strings.")
+        self._lines = lines
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._lines)

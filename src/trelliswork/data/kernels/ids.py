@@ -65,7 +65,7 @@ def tokenize(text, table, hashes, starts, stops, out):
 
 @kernel
 def look_up(text, index, first, starts, stops, out):
-    """Write the stream of ids of a text (n,) of bytes without NUL, by the index of a vocabulary (`data.word_index`).
+    """Write the stream of ids of a text (n,) of bytes without NUL, by the index of a vocabulary (`data.ids.WordIndex`).
 
     Word k that is not listed, or has an id below ``first``, is ``-2 - k`` and has its place in ``starts, stops``, if
     they have room. Returns ``(length of the stream, number of these words)``.
