@@ -393,13 +393,12 @@ class DependencyParser(TreeParser):
 
     def _calibrate(self, learned: Learned, tokens: ParseTokens, gold: Gold) -> Learned:
         """Return the parameters with temperatures, and a cost of crossing arcs, that fit these sentences."""
-        learned = replace(learned.with_temperatures(Temperatures()), crossing_cost=0.0, sharp=0.0)
+        learned = replace(learned.with_temperatures(Temperatures()), crossing_cost=0.0, sharp=0.0, decoding_share=None)
         temperatures, sharp = fit_temperatures(self._scorer(learned), learned.labels, tokens, gold)
         learned = replace(learned.with_temperatures(temperatures), sharp=sharp)
         if self.projective:
             return learned
-        cost, share = fit_crossings(self._scorer(learned), tokens, gold)
-        return replace(learned, crossing_cost=cost, share=share)
+        return replace(learned, **fit_crossings(self._scorer(learned), tokens, gold)._asdict())
 
     def _crossing_share(self, gold: Gold, flat: Gold) -> float | None:
         """Return the fraction of training sentences that no projective tree fits; ``None``: trees are of one kind.
@@ -462,10 +461,12 @@ class DependencyParser(TreeParser):
         kinds = {name: [getattr(one.temperatures, name) for one in found] for name in asdict(Temperatures())}
         means = {name: math.exp(sum(map(math.log, values)) / len(values)) for name, values in kinds.items()}
         cost, sharp = (sum(getattr(one, name) for one in found) / len(found) for name in ("crossing_cost", "sharp"))
-        shares = [one.share for one in found if one.share is not None]
-        share = sum(shares) / len(shares) if shares and learned.share is not None else learned.share
+        shares: dict[str, Any] = {}
+        for name in ("share", "decoding_share") if learned.share is not None else ():
+            values = [value for one in found if (value := getattr(one, name)) is not None]
+            shares[name] = sum(values) / len(values) if values else learned.share
         stages.report.details["calibrated_on"] = f"training sentences, by {folds} parser{'s' * (folds > 1)} of others"
-        return replace(learned.with_temperatures(Temperatures(**means)), crossing_cost=cost, sharp=sharp, share=share)
+        return replace(learned.with_temperatures(Temperatures(**means)), crossing_cost=cost, sharp=sharp, **shares)
 
     def _calibrate_temperature(self, X: Sentences, y: Arcs) -> dict[str, float]:
         """Fit and store the temperatures on sentences that training has not seen; return them by kind of factor."""
@@ -712,7 +713,8 @@ class DependencyParser(TreeParser):
 
     def _scorer(self, learned: Learned) -> TreeScorer:
         scorer = self._tree_scorer(learned.reader, learned.weights, learned.temperatures, learned.share)
-        return replace(scorer, crossing_cost=learned.crossing_cost, sharp=learned.sharp)
+        scorer = replace(scorer, crossing_cost=learned.crossing_cost, decoding_share=learned.decoding_share)
+        return replace(scorer, sharp=learned.sharp)
 
     def _tree_scorer(
         self,

@@ -17,6 +17,7 @@ trees. Guo et al., On Calibration of Modern Neural Networks (2017).
 import math
 from collections.abc import Callable
 from dataclasses import replace
+from typing import NamedTuple
 
 import numpy as np
 
@@ -31,6 +32,7 @@ from trelliswork.models.parser.temperatures import TREE_KINDS, Temperatures, tem
 LOWEST, HIGHEST = 0.2, 10.0  # limits of a temperature
 LARGEST_SHARE = 0.9  # of beliefs at temperature 1
 LEAST_SHARE, LARGER = 1e-4, 1.5  # of all trees in a mixture, and the factor by which it grows
+CHOICE = 2.0  # trees with crossing arcs to choose from, as a multiple of those of gold
 SIMILAR = 1.2  # ratio of predicted and gold crossings, or its inverse, at most
 PRECISION = 0.01  # of a share, and of the logarithm of a temperature
 MAX_WORDS = 20_000  # of the sentences that trees are fitted on: a few numbers need no more
@@ -166,20 +168,29 @@ def fit_share(scorer: TreeScorer, tokens: ParseTokens, gold: Gold) -> float:
     return min((0.0, best, 1.0), key=loss)
 
 
-def fit_crossings(scorer: TreeScorer, tokens: ParseTokens, gold: Gold) -> tuple[float, float | None]:
-    """Return the cost of crossing arcs, and the share of all trees in a mixture, which fit sentences with known heads.
+class Crossings(NamedTuple):
+    """Settings of crossing arcs; names as in ``Learned``."""
 
-    The share is that of `fit_share`, or larger if there would be too few trees with crossing arcs to choose from.
+    crossing_cost: float
+    share: float | None = None
+    decoding_share: float | None = None
+
+
+def fit_crossings(scorer: TreeScorer, tokens: ParseTokens, gold: Gold) -> Crossings:
+    """Return the settings of crossing arcs that fit sentences with known heads.
+
+    The share of all trees is that of `fit_share`. The choice of trees has a larger one if need be, so that there are
+    `CHOICE` times as many trees with crossing arcs to choose from as gold has: a cost then is not a matter of chance.
     """
     n_gold = current().total(_n_crossing(scorer, gold))
     if scorer.share is None:
-        return _cost(_leads(scorer, tokens, gold), n_gold, gold), None
-    share = fit_share(scorer, tokens, gold)
+        return Crossings(_cost(_leads(scorer, tokens, gold), n_gold, gold))
+    share = larger = fit_share(scorer, tokens, gold)
     while True:
-        rows = _leads(replace(scorer, share=share), tokens, gold)
-        if len(rows) >= n_gold or share >= 1:
-            return _cost(rows, n_gold, gold), share
-        share = min(max(share, LEAST_SHARE) * LARGER, 1.0)
+        rows = _leads(replace(scorer, share=larger), tokens, gold)
+        if len(rows) >= CHOICE * n_gold or larger >= 1:
+            return Crossings(_cost(rows, n_gold, gold), share, larger)
+        larger = min(max(larger, LEAST_SHARE) * LARGER, 1.0)
 
 
 def _leads(scorer: TreeScorer, tokens: ParseTokens, gold: Gold) -> list[tuple[float, int]]:

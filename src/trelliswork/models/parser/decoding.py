@@ -77,6 +77,7 @@ class Learned:
     crossing_cost: float = 0.0  # of a tree with crossing arcs, for non-projective parsers
     sharp: float = 0.0  # share of the beliefs at temperature 1 in probabilities, for order 2
     share: float | None = None  # of all trees, if the others are projective, for non-projective parsers
+    decoding_share: float | None = None  # the same, for the choice of trees
 
     def with_temperatures(self, temperatures: Temperatures) -> "Learned":
         """Return the same parameters at other temperatures."""
@@ -99,6 +100,7 @@ class Learned:
             "crossing_cost": self.crossing_cost,
             "sharp": self.sharp,
             "crossing_share": self.share,
+            "decoding_share": self.decoding_share,
         }
         if reader.coder.clusters is not None:
             plain["knowledge"], own = Knowledge(reader.coder.clusters).state()
@@ -129,9 +131,10 @@ class Learned:
         sharp = plain.get("sharp", 0.0)
         if not isinstance(sharp, float) or not 0 <= sharp < 1:
             raise ValueRangeError(f"sharp must be at least 0 and less than 1, got {sharp!r}.")
-        share = plain.get("crossing_share")
-        if share is not None and not (isinstance(share, float) and 0 <= share <= 1):
-            raise ValueRangeError(f"crossing_share must be between 0 and 1, or None, got {share!r}.")
+        shares = [plain.get(name) for name in ("crossing_share", "decoding_share")]
+        for share in shares:
+            if share is not None and not (isinstance(share, float) and 0 <= share <= 1):
+                raise ValueRangeError(f"crossing_share must be between 0 and 1, or None, got {share!r}.")
         version = plain.get("features", 1)  # and the first version of the features
         if version not in range(1, VERSION + 1):
             raise ValueRangeError(f"features must be a version from 1 to {VERSION}, got {version!r}.")
@@ -141,7 +144,7 @@ class Learned:
         coder = TokenCoder(strings(plain["words"]), strings(plain["tags"]), clusters)
         reader = Reader(coder, n_tags, taggers, version)
         if plain["labels"] is None:
-            return cls(reader, weights, None, temperatures, crossing_cost, sharp, share)
+            return cls(reader, weights, None, temperatures, crossing_cost, sharp, *shares)
         rows, n_labels = arrays["labels"], len(plain["labels"])
         check_finite("labels", rows)
         if rows.ndim != 2 or rows.shape[1] != n_labels or len(rows) & (len(rows) - 1):
@@ -149,7 +152,7 @@ class Learned:
         labels = Vocabulary(strings(plain["labels"]))
         templates = feature_set(reader.n_tags > 1, version, clusters is not None)
         model = LabelModel(labels, rows, templates, temperatures.labels)
-        return cls(reader, weights, model, temperatures, crossing_cost, sharp, share)
+        return cls(reader, weights, model, temperatures, crossing_cost, sharp, *shares)
 
 
 @dataclass(frozen=True)

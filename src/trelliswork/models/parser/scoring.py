@@ -104,6 +104,7 @@ class TreeScorer:
     crossing_cost: float = 0.0  # of a tree with crossing arcs, in expected correct arcs
     sharp: float = 0.0  # share of the beliefs at temperature 1 in the probabilities of arcs; order 2
     share: float | None = None  # of all trees, if the others are projective
+    decoding_share: float | None = None  # the same, for the choice of trees; None: that of probabilities
 
     @property
     def kind(self) -> TreeKind:
@@ -186,8 +187,13 @@ class TreeScorer:
         return replace(beliefs, arcs=(1 - self.sharp) * beliefs.arcs + self.sharp * sharp.arcs, sharp=sharp)
 
     def at_temperature_1(self) -> "TreeScorer":
-        """Return the model without temperatures, which chooses trees."""
+        """Return the model without temperatures."""
         return replace(self, temperatures=Temperatures(), sharp=0.0)
+
+    def for_trees(self) -> "TreeScorer":
+        """Return the model that chooses trees: without temperatures, and with the share of all trees for this."""
+        share = self.share if self.share is None or self.decoding_share is None else self.decoding_share
+        return replace(self.at_temperature_1(), share=share)
 
     def tree_scores_of(self, beliefs: Beliefs) -> Doubles:
         """Return arc scores (B, n+1, n+1) whose tree marginals are the probabilities of the arcs."""
@@ -214,20 +220,23 @@ class TreeScorer:
         return Beliefs(sentences, lengths, tree_scores, arcs, mask, engine)
 
     def risk_beliefs(self, scored: Scored, beliefs: Beliefs) -> Beliefs:
-        """Return the beliefs at temperature 1, which choose the tree: temperatures change probabilities alone.
+        """Return the beliefs of `for_trees`, which choose the tree: temperatures change probabilities alone.
 
         ``beliefs`` are those at the temperatures of the trees.
         """
+        chooser = self.for_trees()
+        if chooser.share != self.share:
+            return chooser.infer(scored)
         if beliefs.sharp is not None:
             return beliefs.sharp
         t = self.temperatures
         if t.arcs == 1 and (self.second is None or t.siblings == t.grandparents == t.tree == 1):
             return beliefs
-        return self.at_temperature_1().infer(scored)
+        return chooser.infer(scored)
 
     def trees(self, tokens: ParseTokens, sentences: Integers) -> Integers:
         """Return the minimum-risk trees (B, n) of some sentences."""
-        return self.heads(self.at_temperature_1().beliefs(tokens, sentences))
+        return self.heads(self.for_trees().beliefs(tokens, sentences))
 
     def heads(self, beliefs: Beliefs, gains: Doubles | None = None) -> Integers:
         """Return the trees (B, n) with the largest sum of gains; by default the expected number of correct arcs.
