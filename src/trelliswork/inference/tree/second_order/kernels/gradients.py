@@ -52,6 +52,14 @@ class Bars(NamedTuple):
     E: Any  # (blocks,) by scores of pairs
 
 
+class TwoCharts(NamedTuple):
+    """Charts of the tree factor and their tangents."""
+
+    charts: Any
+    tangents: Any
+    dx: Any  # (A,) of the weights
+
+
 @helper(error_model="numpy")
 def _old_share(old, new, damping):
     """Return the share of the old message that ``messages.mix`` takes."""
@@ -67,9 +75,10 @@ def _divided(bar, odds):
 
 
 @helper(error_model="numpy", allocates=True)
-def _tree_changes(n, arcs: Arcs, charts: Charts, other: Charts, tree: Odds, v, dx, dD, log_z, tops, options: Options):
+def _tree_changes(n, arcs: Arcs, both: TwoCharts, tree: Odds, v, dD, log_z, tops, options: Options):
     """Fill dD (A,), the changes of the marginals of the tree factor along v, after `_tree` returned ``log_z``."""
     x, D, A = tree.x, tree.D, arcs.out[n + 1]
+    charts, other, dx = both
     if not options.projective:
         return tangents.spanning(n, options.single_root, x, v, arcs.heads, arcs.modifiers, A, dD)
     stride = (n + 1 + lanes(x) - 1) // lanes(x) * lanes(x) + lanes(x)
@@ -79,7 +88,7 @@ def _tree_changes(n, arcs: Arcs, charts: Charts, other: Charts, tree: Odds, v, d
     for a in range(A):
         dx[a] = x[a] * v[a]
     dz = tangents.inside(n, stride, options.single_root, x, dx, arcs, charts, other)
-    tangents.outside(n, stride, options.single_root, x, dx, z, dz, arcs, charts, other, dD)
+    tangents.outside(n, options.single_root, x, dx, z, dz, arcs, charts, other, dD)
     for a in range(A):
         dD[a] = dx[a] * D[a] + x[a] * dD[a]
     return True
@@ -143,6 +152,7 @@ def backward(
     after, low, tops = np.empty(N, np.int64), np.empty(N, np.int64), np.empty(N)
     charts = Charts(np.empty(C), np.empty(C), np.empty(A), np.empty(A), low, np.empty(C), np.empty(C), np.empty(A))
     other = Charts(np.empty(C), np.empty(C), np.empty(A), np.empty(A), low, np.empty(C), np.empty(C), np.empty(A))
+    both = TwoCharts(charts, other, dx)
     ES, gamma = np.empty(S), np.empty(2 * wide + 2)
     beta, d_beta = np.empty((wide + 2) * (wide + 1)), np.empty((wide + 2) * (wide + 1))
     E, gu, gl = np.empty(size), np.empty(size), np.empty(size)
@@ -180,7 +190,7 @@ def backward(
                 s[a], G[a] = tape.s[last - 1, first + a], tape.G[last - 1, first + a]
             v[a] = by_beliefs[first + a]
         log_z = _tree(n, arcs, charts, tree, tops, options)
-        good = _tree_changes(n, arcs, charts, other, tree, v, dx, change, log_z, tops, options)
+        good = _tree_changes(n, arcs, both, tree, v, change, log_z, tops, options)
         for a in range(A):
             bars.arcs[a], bars.t[a], bars.s[a], bars.G[a] = change[a], 0.0, change[a], change[a]
         for r in range(last - 1, -1, -1):
@@ -205,14 +215,14 @@ def backward(
                 bars.G[a] = bars.T[a]
             for which in range(parts.side_ptr[b], parts.side_ptr[b + 1]):
                 arc, step, c, part = parts.sides[which]
-                z = side(arc - first, step, c, part - s0, automata, 0.0)
+                side(arc - first, step, c, part - s0, automata, 0.0)
                 for j in range(c):
                     a = arc - first + step * j
                     old = tape.s[r - 1, first + a] if r > 0 else 1.0
                     kept = _old_share(old, messages[a], mix) * bars.s[a]
                     bars.T[a], bars.s[a] = bars.s[a] - kept, kept
                     v[a] = _divided(bars.T[a], odds[a] * messages[a])
-                tangents.side(arc - first, step, c, part - s0, automata, v, z, d_beta, change, results.siblings, part)
+                tangents.side(arc - first, step, c, part - s0, automata, v, d_beta, change, results.siblings, part)
                 for j in range(c):  # odds = w t G
                     a = arc - first + step * j
                     bar = change[a] - (bars.T[a] if v[a] != 0 else 0.0)
@@ -229,7 +239,7 @@ def backward(
                     kept = _old_share(old, t[a], mix) * bars.t[a]
                     bars.T[a], bars.t[a] = bars.t[a] - kept, kept
                     v[a] = _divided(bars.T[a], x[a] * tops[modifiers[a]] * t[a]) if t[a] < FORCED else 0.0
-                good &= _tree_changes(n, arcs, charts, other, tree, v, dx, change, log_z, tops, options)
+                good &= _tree_changes(n, arcs, both, tree, v, change, log_z, tops, options)
                 for a in range(A):  # x = w s G
                     bar = change[a] - (bars.T[a] if v[a] != 0 else 0.0)
                     bars.arcs[a] += bar

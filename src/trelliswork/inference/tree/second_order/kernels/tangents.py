@@ -8,7 +8,7 @@ transposed Jacobian costs one pass of tangents along the recursions, about twice
 import numpy as np
 
 from trelliswork.compute.jit import helper
-from trelliswork.compute.simd import get, put, spread
+from trelliswork.compute.simd import get, lanes, put, spread
 from trelliswork.inference.tree.second_order.kernels.eisner import _add_row, _dot
 from trelliswork.inference.tree.second_order.kernels.messages import Automata
 from trelliswork.inference.tree.second_order.kernels.records import Arcs, Charts
@@ -63,11 +63,12 @@ def inside(n, stride, single_root, x, dx, arcs: Arcs, charts: Charts, tangents: 
 
 
 @helper(error_model="numpy")
-def outside(n, stride, single_root, x, dx, z, dz, arcs: Arcs, charts: Charts, tangents: Charts, dD):
+def outside(n, single_root, x, dx, z, dz, arcs: Arcs, charts: Charts, tangents: Charts, dD):
     """Fill dD (A,), the tangents of the derivatives of log Z, after ``eisner.outside`` and `inside`."""
     heads, modifiers, out, middle, into, after, in_arcs = arcs
     R, L, S, I, low, OR, OL, OI = charts  # noqa: E741
     dR, dL, dS, dI, _, dOR, dOL, dOI = tangents
+    stride = (n + 1 + lanes(x) - 1) // lanes(x) * lanes(x) + lanes(x)
     zero = spread(R, 0.0)
     for k in range((n + 1) * stride):
         dOR[k] = 0.0
@@ -191,13 +192,13 @@ def spanning(n, single_root, x, v, heads, modifiers, n_arcs, out):
 
 
 @helper(error_model="numpy")
-def side(first, step, size, at, arrays: Automata, v, z, beta, by_arcs, by_parts, to):
+def side(first, step, size, at, arrays: Automata, v, beta, by_arcs, by_parts, to):
     """Fill the changes of the marginals of one side's arcs, and add those of its parts from ``to`` on, along v.
 
-    ``arrays`` and ``z`` are those of ``messages.side``; ``beta`` is scratch space like its own. ``by_arcs`` (A,).
+    ``arrays`` are those of ``messages.side``, after it; ``beta`` is scratch space like its own. ``by_arcs`` (A,).
     """
     E, odds, off_shares, primal, gamma, _ = arrays
-    width, dz, to = size + 1, 0.0, to - at
+    width, z, dz, to = size + 1, 0.0, 0.0, to - at
     beta[width] = 0.0
     for j in range(1, size + 1):
         a, on, d_on, row = first + step * (j - 1), 0.0, 0.0, j * width
@@ -210,10 +211,12 @@ def side(first, step, size, at, arrays: Automata, v, z, beta, by_arcs, by_parts,
             d_on += beta[row + i] * E[part + i]
             beta[row + width + i] = beta[row + i] * off - primal[row + i] * change
         beta[row + width + j] = d_on * share + on * change
-    part, inverse = at + width * size // 2, 1 / z
+    part = at + width * size // 2
     for i in range(width):
         gamma[i], gamma[width + i] = E[part + i], 0.0  # of continuations, and their tangents
+        z += primal[width * width + i] * E[part + i]
         dz += beta[width * width + i] * E[part + i]
+    inverse = 1 / z
     drift = dz * inverse
     for i in range(width):
         by_parts[to + part + i] += (beta[width * width + i] - primal[width * width + i] * drift) * E[part + i] * inverse
