@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from trelliswork.data.corpus import Column, Corpus, CorpusBuilder
 from trelliswork.data.files import (
     Excerpt,
-    Lines,
+    RawLines,
     Readable,
     fields_of,
     no_sentence,
@@ -168,20 +168,20 @@ def column_parts(
 
 
 @contextmanager
-def _whole(path: Readable, encoding: str) -> Iterator[tuple[Lines | None, Iterator[str]]]:
+def _whole(path: Readable, encoding: str) -> Iterator[tuple[RawLines | None, Iterator[str]]]:
     """Yield the lines of a file, ``None`` if one of them cannot be read, and an iterator that then raises the error."""
     if isinstance(path, Excerpt):
         with open_text(path) as file:
-            yield path.lines if isinstance(path.lines, Lines) else None, file
+            yield path.lines if isinstance(path.lines, RawLines) else None, file
         return
     with open_blocks(path, encoding=encoding) as blocks:
         parts: list[bytes] = []
         try:
             parts.extend(block for block, _ in blocks)
         except DataError as error:  # after those of earlier lines
-            yield None, chain(Lines(b"".join(parts)), map(_raise, [error]))
+            yield None, chain(RawLines(b"".join(parts)), map(_raise, [error]))
             return
-        lines = Lines(b"".join(parts))
+        lines = RawLines(b"".join(parts))
         yield lines, (line for line in lines)
 
 
@@ -190,7 +190,7 @@ def _raise(error: DataError) -> str:
 
 
 def _read_regular(
-    lines: Lines | None,
+    lines: RawLines | None,
     columns: Sequence[int] | None,
     separator: str | None,
     known: tuple[int, int] | None,
@@ -313,7 +313,7 @@ def write_columns_with(
         between = (notes or {}).get("between") or _between(lines, token_lines)
         if notes is not None and len(token_lines):
             notes["between"] = between
-    if isinstance(lines, Lines) and extra and all(isinstance(values, Column) for values in extra):
+    if isinstance(lines, RawLines) and extra and all(isinstance(values, Column) for values in extra):
         file.write(_with_columns(lines.text, token_lines, extra, between, separator is None))  # type: ignore[arg-type]
         return
     out = list(lines)

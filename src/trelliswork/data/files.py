@@ -78,7 +78,7 @@ class Strings(Sequence[str]):
         return repr(self.strings)
 
 
-class Lines(Strings):
+class RawLines(Strings):
     """Lines of a text in UTF-8, each with a line feed at its end (the last one perhaps without)."""
 
     def __init__(self, text: bytes) -> None:
@@ -223,7 +223,7 @@ def open_text(path: Readable, *, encoding: str = "utf-8") -> Iterator[Iterator[s
             yield iter(path.lines)
         return
     with open_blocks(path, encoding=encoding) as blocks:
-        yield chain.from_iterable(Lines(block) for block, _ in blocks)
+        yield chain.from_iterable(RawLines(block) for block, _ in blocks)
 
 
 @contextmanager

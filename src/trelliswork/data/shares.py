@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import IO, Any
 
-from trelliswork.data.files import GZIP, Excerpt, Lines, Readable, Section, open_blocks
+from trelliswork.data.files import GZIP, Excerpt, RawLines, Readable, Section, open_blocks
 from trelliswork.errors import DataError
 
 FIRST, MOST = 1 << 9, 1 << 14  # tokens, about, of the first part and of the largest ones
@@ -127,16 +127,16 @@ def _sentences(
             end, n_lines = cut(text, done, n_lines, size)
             if end < 0:
                 break
-            yield Excerpt(path, Lines(b"".join([*pending, block[done:end]])), start, last=False, notes=notes)
+            yield Excerpt(path, RawLines(b"".join([*pending, block[done:end]])), start, last=False, notes=notes)
             pending, start, done, n_lines, size = [], start + n_lines, end, 0, min(2 * size, most)
         else:
             n_lines += block.count(b"\n", done)
         pending.append(block[done:])
         if waits and (end := _last_blank(joined := b"".join(pending))):
-            lines = Lines(joined[:end])
+            lines = RawLines(joined[:end])
             yield Excerpt(path, lines, start, last=False, notes=notes)
             pending, start, n_lines = [joined[end:]], start + len(lines), joined.count(b"\n", end)
-    yield Excerpt(path, Lines(b"".join(pending)), start, notes=notes)
+    yield Excerpt(path, RawLines(b"".join(pending)), start, notes=notes)
 
 
 def _parts(
@@ -162,7 +162,7 @@ def _parts(
         return made
 
     for block, waits in blocks:
-        for line in Lines(block):
+        for line in RawLines(block):
             pending.append(line)
             n_tokens += _words(line)
             if n_tokens >= size and (not blank_lines or not line.strip(" \t")):
