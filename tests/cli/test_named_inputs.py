@@ -182,3 +182,22 @@ def test_calibration_in_place_needs_no_force(folder):
         assert done.returncode == 0, done.stderr
     assert run("calibrate", "m", "a.txt", "--out", "other", cwd=folder).returncode == 2
     assert run("calibrate", "m", "a.txt", "--out", "other", "--force", cwd=folder).returncode == 0
+
+
+@pytest.mark.parametrize(
+    ("text", "warned"),
+    [
+        ("They saw her duck.\n", True),
+        ("They saw her duck.\n\nThe old man left!\n", True),
+        ("They saw her duck.\nThe old man left!\n", True),
+        ("They PRP B-NP O\nsaw VBD B-VP O\n", False),  # more columns than the model reads
+        ("They PRP\n", False),
+        ("They\n", False),
+    ],
+)
+def test_running_text_in_place_of_columns_is_noticed(text, warned, tmp_path):
+    (tmp_path / "train.txt").write_text("They PRP\nsaw VBD\n\nThe DT\nman NN\n", encoding="utf-8")
+    assert run("train", "crf", "train.txt", "--out", "tagger", cwd=tmp_path).returncode == 0
+    done = run("tag", "tagger", input=text, cwd=tmp_path)
+    assert done.returncode == 0
+    assert ("--tokenize" in done.stderr) == warned

@@ -16,7 +16,7 @@ from trelliswork.cli.options import ForceOption, FormatOption, JsonOption, Label
 from trelliswork.cli.progress import usage_line
 from trelliswork.cli.running import current, report_errors
 from trelliswork.cli.saving import check_out, check_out_file, save_or_rescue
-from trelliswork.compute.display import counted
+from trelliswork.compute.display import plural
 from trelliswork.errors import DataError
 
 app = typer.Typer(
@@ -129,8 +129,8 @@ def count(
         print(json_module.dumps(outcome))
     else:
         print(
-            f"{counted(outcome['sentences'], 'sentences')}, {counted(outcome['tokens'], 'tokens')}, "
-            f"{counted(outcome['words'], 'different words')}, {counted(outcome['pairs'], 'distinct pairs')} "
+            f"{plural(outcome['sentences'], 'sentences')}, {plural(outcome['tokens'], 'tokens')}, "
+            f"{plural(outcome['words'], 'different words')}, {plural(outcome['pairs'], 'distinct pairs')} "
             f"at distances 1 to {total.K}. Saved in {out}"
         )
         if "processes" in outcome:
@@ -172,7 +172,7 @@ def lexicon(
     if json:
         print(json_module.dumps(outcome))
     else:
-        print(f"{counted(len(learned), 'phrases')} of {', '.join(classes)}. Saved in {out}")
+        print(f"{plural(len(learned), 'phrases')} of {', '.join(classes)}. Saved in {out}")
 
 
 @contextmanager

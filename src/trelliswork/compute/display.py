@@ -9,7 +9,7 @@ from typing import Any
 DRAWN_BY = "trelliswork.report.notebooks"
 
 
-def counted(number: int, nouns: str) -> str:
+def plural(number: int, nouns: str) -> str:
     """Return a number with its noun, whose plural is regular: "1 sentence", "1,200 sentences"."""
     return f"{number:,} {nouns.removesuffix('s') if number == 1 else nouns}"
 

@@ -11,6 +11,7 @@ from trelliswork.data.files import Readable, fields_of, no_sentence, open_text, 
 from trelliswork.errors import DataWarning, ValueRangeError
 
 PUNCTUATION = frozenset(".,;:!?\"')]}”’»…")
+SHOWN = 100  # lines that show whether a text is in columns
 GLUED = 0.05  # share of words with unknown punctuation from which a text is taken to be not tokenized
 
 
@@ -62,6 +63,25 @@ def warn_if_untokenized(words: Sequence[str], known: Collection[str], source: st
             f"{source}: {len(glued) / len(words):.0%} of the words end in punctuation and are unknown to the "
             f"model, such as {shorten(glued[0])}: words are separated at white space only. Put spaces before "
             "punctuation, as in the training text.",
+            DataWarning,
+            stacklevel=2,
+        )
+
+
+def warn_if_running_text(corpus: Corpus, n_columns: int) -> None:
+    """Warn if a column file looks like running text: lines have more columns than needed, and end as sentences do.
+
+    The corpus must have its lines. A line of text would be read as one token, whose other words are further columns.
+    """
+    assert corpus.lines is not None
+    assert corpus.token_lines is not None
+    ends = [fields_of(corpus.lines[n])[n_columns:][-1:] for n in corpus.token_lines[:SHOWN].tolist()]
+    alone = corpus.n_tokens == len(corpus)  # each token is a sentence
+    if ends and (alone or sum(_is_glued(*end) for end in ends if end) > len(ends) / 2) and any(ends):
+        warnings.warn(
+            f"{corpus.source}: this looks like running text, and the first word of each line was read as a token, the "
+            "others as further columns. Use --tokenize for running text, or --format text if tokens are separated by "
+            "spaces.",
             DataWarning,
             stacklevel=2,
         )

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
-from trelliswork.compute.display import counted
+from trelliswork.compute.display import plural
 from trelliswork.compute.sharing import current
 from trelliswork.errors import ConvergenceWarning
 from trelliswork.learning.checkpoint import Arrays, with_prefix
@@ -129,10 +129,10 @@ class _Run(Generic[Parameters]):
                 report.converged, report.reason = True, f"the objective rose by less than {tol:g} of its value"
                 return
             if report.n_iter >= max_iter:
-                report.reason = counted(max_iter, "iterations")
+                report.reason = plural(max_iter, "iterations")
                 if tol > 0:
                     warnings.warn(
-                        f"EM stopped after {counted(max_iter, 'iterations')} before reaching tol={tol:g}. "
+                        f"EM stopped after {plural(max_iter, 'iterations')} before reaching tol={tol:g}. "
                         "Raise max_iter or loosen tol.",
                         ConvergenceWarning,
                         stacklevel=4,

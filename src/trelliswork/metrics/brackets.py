@@ -4,7 +4,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from trelliswork.compute.display import counted
+from trelliswork.compute.display import plural
 from trelliswork.errors import DataError, ShapeError
 from trelliswork.metrics.calibration import ConfidenceReport, evaluate_confidence
 
@@ -52,7 +52,7 @@ class BracketReport:
     def summary(self) -> str:
         """Return the scores as text."""
         scores = (
-            f"{counted(self.n_sentences, 'sentences')} of two or more words\n"
+            f"{plural(self.n_sentences, 'sentences')} of two or more words\n"
             f"F1 {100 * self.sentence_f1:.2f} per sentence; left-branching {100 * self.left_f1:.2f}, right-branching "
             f"{100 * self.right_f1:.2f}, best binary trees {100 * self.best_f1:.2f}\n"
             f"F1 {100 * self.f1:.2f} of all brackets (precision {100 * self.precision:.2f}, recall "

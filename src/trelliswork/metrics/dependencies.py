@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, NamedTuple
 
-from trelliswork.compute.display import counted
+from trelliswork.compute.display import plural
 from trelliswork.errors import ShapeError, ValueRangeError
 from trelliswork.metrics.calibration import Bin, ConfidenceReport, evaluate_confidence
 from trelliswork.metrics.tagging import Score, align
@@ -95,7 +95,7 @@ class ParseReport:
 
     def summary(self) -> str:
         """Return the scores as text."""
-        lines = [f"{counted(self.n_sentences, 'sentences')}, {counted(self.n_words, 'words')}", f"UAS   {self.uas:.4f}"]
+        lines = [f"{plural(self.n_sentences, 'sentences')}, {plural(self.n_words, 'words')}", f"UAS   {self.uas:.4f}"]
         if self.las is not None:
             lines += [f"LAS   {self.las:.4f}", f"label {self.label_accuracy:.4f}"]
         lines += [f"root  {self.root_accuracy:.4f}", f"exact {self.exact:.4f}"]

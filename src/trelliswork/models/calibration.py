@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from trelliswork.compute.display import counted
+from trelliswork.compute.display import plural
 from trelliswork.errors import ShapeError, ValueRangeError
 
 if TYPE_CHECKING:
@@ -67,7 +67,7 @@ class Calibration:
         named = [
             f"{value:.4f}" if name == "all" else f"{name} {value:.4f}" for name, value in self.temperatures.items()
         ]
-        text = f"temperature {', '.join(named)}, from {counted(self.n_sentences, 'sentences')}"
+        text = f"temperature {', '.join(named)}, from {plural(self.n_sentences, 'sentences')}"
         return text + (", and isotonic maps of marginals" if self.maps else "")
 
     def to_dict(self) -> dict[str, Any]:

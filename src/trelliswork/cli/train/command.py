@@ -24,7 +24,7 @@ from trelliswork.cli.progress import training_progress, usage_line
 from trelliswork.cli.reporting import ReportOption, report_training
 from trelliswork.cli.running import alone, current, report_errors
 from trelliswork.cli.saving import check_out, save_or_rescue
-from trelliswork.compute.display import counted
+from trelliswork.compute.display import plural
 from trelliswork.errors import extras_for
 
 if TYPE_CHECKING:
@@ -122,14 +122,14 @@ class Job:
             print(json_module.dumps(outcome))
             return
         sizes = [
-            counted(n, f"{layer} {name.replace('_', ' ')}".lstrip())
+            plural(n, f"{layer} {name.replace('_', ' ')}".lstrip())
             for name, value in facts.items()
             for layer, n in (value.items() if isinstance(value, dict) else [("", value)])
             if type(n) is int and name != "calibration"
         ]
         text = ", ".join(sizes)
         if report is not None:
-            objective = f"objective {report.value:.4f} after {counted(report.n_iter, 'iterations')} ({report.reason})"
+            objective = f"objective {report.value:.4f} after {plural(report.n_iter, 'iterations')} ({report.reason})"
             text += f"; {objective if report.n_iter else report.reason}"
         print(f"{text}; {outcome['seconds']:.1f} s. Saved in {self.out}")
         if "calibration" in facts:

@@ -20,7 +20,7 @@ from trelliswork.cli.inputs import Inputs
 from trelliswork.cli.options import ForceOption, JsonOption, TrainedFormatOption, bundled_option
 from trelliswork.cli.saving import check_out, save_or_rescue
 from trelliswork.cli.use.loading import Model, load_for
-from trelliswork.compute.display import counted
+from trelliswork.compute.display import plural
 
 
 class Method(StrEnum):
@@ -74,7 +74,7 @@ def calibrate(
     fitted = load_for(model, "_calibrate_temperature", "have marginals to calibrate: expected a tagger or parser")
     source = Inputs.of(files, bundled, "dev")
     X, y, layout = read_answers(fitted, source, format, label)
-    print(f"calibrating with {counted(len(X), 'sentences')}", file=sys.stderr)
+    print(f"calibrating with {plural(len(X), 'sentences')}", file=sys.stderr)
     with naming_lines(source, layout):
         fit(fitted, X, y, method=method.value)
     save_or_rescue(fitted.save, place, force=force)

@@ -23,7 +23,7 @@ from trelliswork.cli.running import alone, current
 from trelliswork.cli.use.constituents import read_as_trained
 from trelliswork.cli.use.loading import Model, check_tokenized, load_for
 from trelliswork.cli.use.sharing import collected
-from trelliswork.compute.display import counted
+from trelliswork.compute.display import plural
 from trelliswork.errors import DataError
 
 if TYPE_CHECKING:
@@ -138,12 +138,12 @@ def _summary(figures: dict[str, Any]) -> str:
     kind = {"exact": "", "lower": f"a lower bound{named}, ", "estimate": "an estimate, "}[figures["kind"]]
     perplexity = figures["perplexity"]
     text = (
-        f"{counted(figures['sentences'], 'sentences')}, {counted(figures['tokens'], 'tokens')}: "
+        f"{plural(figures['sentences'], 'sentences')}, {plural(figures['tokens'], 'tokens')}: "
         f"log evidence {total:.2f}, {kind}"
         + ("impossible" if perplexity is None else f"perplexity {perplexity:.2f} per token")
     )
     if figures.get("perplexity_known") is not None:
-        text += f" ({figures['perplexity_known']:.2f} without {counted(figures['unknown'], 'unknown words')})"
+        text += f" ({figures['perplexity_known']:.2f} without {plural(figures['unknown'], 'unknown words')})"
     return text + (f"; left out, too short for a tree: {figures['too_short']:,}" if "too_short" in figures else "")
 
 

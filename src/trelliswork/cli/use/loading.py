@@ -7,6 +7,7 @@ import typer
 from trelliswork.errors import DataError
 
 if TYPE_CHECKING:
+    from trelliswork.cli.corpora import Layout
     from trelliswork.data.files import Excerpt
 
 CHECKED = 1000  # words that show whether a text is tokenized
@@ -51,3 +52,15 @@ def check_tokenized(model: Any, corpus: Any, part: "Excerpt | None" = None) -> N
     known = model.known_words() if hasattr(model, "known_words") else model.vocabulary_
     if known is not None:
         warn_if_untokenized(words, known, corpus.source)
+
+
+def check_columns(layout: "Layout", corpus: Any, part: "Excerpt") -> None:
+    """Warn about running text where columns are expected; the first part of a file decides."""
+    from trelliswork.data.text import warn_if_running_text
+
+    used = [*layout.columns, *layout.labels()]
+    if part.notes.get("sentences") or not len(corpus) or layout.separator not in (None, " ") or min(used) < 0:
+        return
+    width, needed = part.notes["columns"][0], max(used) + 1
+    if width > needed:
+        warn_if_running_text(corpus, needed)

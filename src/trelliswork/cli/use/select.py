@@ -13,7 +13,7 @@ from trelliswork.cli.options import TrainedFormatOption
 from trelliswork.cli.use.loading import Model, load_for
 from trelliswork.cli.use.parts import bundled_text
 from trelliswork.cli.use.tag import check_words
-from trelliswork.compute.display import counted
+from trelliswork.compute.display import plural
 
 
 class By(StrEnum):
@@ -67,7 +67,7 @@ def select(
         corpus = parts[0]
     else:
         raise typer.BadParameter("of files of ready attributes, select takes one at a time.")
-    print(f"choosing from {counted(len(corpus), 'sentences')}", file=sys.stderr)
+    print(f"choosing from {plural(len(corpus), 'sentences')}", file=sys.stderr)
     words = corpus.sentences(0) if isinstance(corpus, Corpus) else None
     for index, score in choose(fitted, corpus, n, by=by.value, diverse=diverse, per_token=per_token):
         file, number = places[index]

@@ -19,7 +19,7 @@ from trelliswork.cli.options import (
     chosen_tokenizer,
     set_beam,
 )
-from trelliswork.cli.use.loading import Model, check_tokenized, load_for
+from trelliswork.cli.use.loading import Model, check_columns, check_tokenized, load_for
 from trelliswork.cli.use.parts import counted, done_with, parts_of
 from trelliswork.cli.use.sharing import write_outputs
 from trelliswork.errors import DataError
@@ -142,6 +142,8 @@ def tag(
         check_words(tagger, corpus, str(part))
         if lines:
             check_tokenized(tagger, corpus, part)
+        elif kind == "columns" and layout.format == kind:
+            check_columns(layout, corpus, part)
         return corpus, {layer: given} if layered and given is not None else given
 
     def answer(part: "Excerpt", corpus: "Corpus | AttributeCorpus", evidence: Any, stream: TextIO) -> None:

@@ -9,13 +9,11 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from trelliswork.compute.jit import helper, kernel
+from trelliswork.data.kernels.bytes import BASIS, PRIME, are_equal, finished, is_white
 
 DONE, FULL, IRREGULAR = 0, 1, 2  # status of `read`
 _WHITE = -1  # separator: runs of white space
 _NEWLINE = 10
-_PRIME = np.uint64(0x100000001B3)  # FNV-1a
-_BASIS = np.uint64(0xCBF29CE484222325)
-_SHIFT = np.uint64(29)
 
 
 class Strings(NamedTuple):
@@ -45,11 +43,6 @@ class Words(NamedTuple):
 
 
 @helper
-def _is_white(byte):
-    return byte <= 32 and (byte >= 28 or 9 <= byte <= 13)
-
-
-@helper
 def _is_stripped(byte):
     """Return whether a byte is dropped at the end of a line: a space, a tab, or the bytes 11 to 13."""
     return byte == 32 or byte == 9 or 11 <= byte <= 13
@@ -57,12 +50,7 @@ def _is_stripped(byte):
 
 @helper
 def _equal(text, start, stop, other):
-    k, size = 0, stop - start
-    if size != len(other):
-        return False
-    while k < size and text[start + k] == other[k]:
-        k += 1
-    return k == size
+    return stop - start == len(other) and are_equal(text, start, other, 0, stop - start)
 
 
 @helper
@@ -70,7 +58,7 @@ def _number(text, start, stop, mixed, c, strings):
     """Return the number of the string of column c at ``start`` to ``stop``; -1 if there is no room for a new one."""
     table, hashes, starts, stops, counts = strings
     mask, size = table.shape[1] - 1, stop - start
-    mixed ^= mixed >> _SHIFT
+    mixed = finished(mixed)
     at = np.int64(mixed) & mask
     while True:
         word = np.int64(table[c, at])
@@ -82,12 +70,9 @@ def _number(text, start, stop, mixed, c, strings):
             hashes[c, word], starts[c, word], stops[c, word] = mixed, start, stop
             counts[c] += 1
             return word
-        if hashes[c, word] == mixed and stops[c, word] - starts[c, word] == size:
-            first, k = starts[c, word], 0
-            while k < size and text[start + k] == text[first + k]:
-                k += 1
-            if k == size:
-                return word
+        begin = starts[c, word]
+        if hashes[c, word] == mixed and stops[c, word] - begin == size and are_equal(text, start, text, begin, size):
+            return word
         at = (at + 1) & mask
 
 
@@ -113,19 +98,19 @@ def read(text, separator, slots, edges, strings, tokens):
                 t = at
         while t < n and text[t] != _NEWLINE:
             if separator == _WHITE:
-                while t < n and text[t] != _NEWLINE and _is_white(text[t]):
+                while t < n and text[t] != _NEWLINE and is_white(text[t]):
                     t += 1
                 if t == n or text[t] == _NEWLINE:
                     break
             blank = False
-            start, mixed = t, _BASIS
+            start, mixed = t, BASIS
             while t < n:
                 byte = text[t]
-                if byte == _NEWLINE or (_is_white(byte) if separator == _WHITE else byte == separator):
+                if byte == _NEWLINE or (is_white(byte) if separator == _WHITE else byte == separator):
                     break
                 if byte == 0:
                     return n_tokens, n_sentences, IRREGULAR
-                mixed = (mixed ^ np.uint64(byte)) * _PRIME
+                mixed = (mixed ^ np.uint64(byte)) * PRIME
                 t += 1
             if column == 0:
                 if _equal(text, start, t, docstart):

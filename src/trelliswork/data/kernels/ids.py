@@ -6,12 +6,10 @@ A *stream* of ids has the sentences one after another, with a ``BREAK`` after ea
 import numpy as np
 
 from trelliswork.compute.jit import kernel
+from trelliswork.data.kernels.bytes import are_equal, is_white, word_at
 
 BREAK = -1  # ends a sentence in a stream of ids
 DONE, FULL = -1, -2  # status of `tokenize`; otherwise the position of a NUL byte
-_PRIME = np.uint64(0x100000001B3)  # FNV-1a
-_BASIS = np.uint64(0xCBF29CE484222325)
-_SHIFT = np.uint64(29)
 
 
 @kernel
@@ -28,18 +26,15 @@ def tokenize(text, table, hashes, starts, stops, out):
         byte = text[t] if t < n else np.uint8(10)
         if byte == 0:
             return n_out, n_words, t
-        if byte <= 32 and (byte >= 28 or 9 <= byte <= 13):  # ASCII white space
+        if is_white(byte):
             if byte == 10 and filled:
                 out[n_out] = BREAK
                 n_out += 1
                 filled = False
             t += 1
             continue
-        start, mixed = t, _BASIS
-        while t < n and not (text[t] <= 32 and (text[t] >= 28 or 9 <= text[t] <= 13 or text[t] == 0)):
-            mixed = (mixed ^ np.uint64(text[t])) * _PRIME
-            t += 1
-        mixed ^= mixed >> _SHIFT
+        start = t
+        t, mixed = word_at(text, start)
         at = np.int64(mixed) & mask
         while True:
             word = table[at]
@@ -50,12 +45,9 @@ def tokenize(text, table, hashes, starts, stops, out):
                 hashes[word], starts[word], stops[word] = mixed, start, t
                 n_words += 1
                 break
-            if hashes[word] == mixed and stops[word] - starts[word] == t - start:
-                k = 0
-                while k < t - start and text[start + k] == text[starts[word] + k]:
-                    k += 1
-                if k == t - start:
-                    break
+            size = stops[word] - starts[word]
+            if hashes[word] == mixed and size == t - start and are_equal(text, start, text, starts[word], size):
+                break
             at = (at + 1) & mask
         out[n_out] = word
         n_out += 1
@@ -75,27 +67,22 @@ def look_up(text, index, first, starts, stops, out):
     filled = False
     while t <= n:
         byte = text[t] if t < n else np.uint8(10)
-        if byte <= 32 and (byte >= 28 or 9 <= byte <= 13):
+        if is_white(byte):
             if byte == 10 and filled:
                 out[n_out] = BREAK
                 n_out += 1
                 filled = False
             t += 1
             continue
-        start, mixed = t, _BASIS
-        while t < n and not (text[t] <= 32 and (text[t] >= 28 or 9 <= text[t] <= 13)):
-            mixed = (mixed ^ np.uint64(text[t])) * _PRIME
-            t += 1
-        mixed ^= mixed >> _SHIFT
+        start = t
+        t, mixed = word_at(text, start)
         at = np.int64(mixed) & mask
         word = index.table[at]
         while word >= 0:
-            if index.hashes[word] == mixed and index.stops[word] - index.starts[word] == t - start:
-                k = 0
-                while k < t - start and text[start + k] == index.text[index.starts[word] + k]:
-                    k += 1
-                if k == t - start:
-                    break
+            begin = index.starts[word]
+            size = index.stops[word] - begin
+            if index.hashes[word] == mixed and size == t - start and are_equal(text, start, index.text, begin, size):
+                break
             at = (at + 1) & mask
             word = index.table[at]
         if word < first:
