@@ -69,7 +69,7 @@ def test_tables_show_their_records(page):
 
 def test_a_table_that_differs_from_its_record_is_found():
     text = (DOCS / "benchmarks.md").read_text(encoding="utf-8")
-    changed = text.replace("**11.7×**", "**12.7×**")
+    changed = re.sub(r"\*\*(\d)", r"**9\1", text, count=1)  # the first ratio
     assert changed != text
     assert tables().render(changed) == text
 
