@@ -56,6 +56,7 @@ def test_a_fitted_cost_keeps_crossings_near_those_of_gold(data, tmp_path):
     parser.save(tmp_path / "parser")
     assert load(tmp_path / "parser").parse(X_test) == parser.parse(X_test)
     accuracy = parser.score(X_test, gold)
+    assert accuracy > DependencyParser(1, **SMALL).fit(X, y, dev=dev).score(X_test, gold)  # a projective parser
     parser._learned = replace(parser._learned, crossing_cost=0.0)
     assert n_crossing(heads_of(parser.predict(X_test))) > 1.5 * n_crossing(gold)  # what the cost is for
     assert parser.score(X_test, gold) < accuracy
