@@ -103,7 +103,8 @@ def train(group, case, options):
     # A labeling is clear if it is better than the second best one by more than rounding.
     two_best = [None] * len(NEW) if "beam" in options else crf.predict_topk(new, 2)
     clear = [pair is None or len(pair) < 2 or pair[0][1] > 1.001 * pair[1][1] for pair in two_best]
-    return [learned(crf), crf.report_.value, list(zip(crf.predict(new), clear, strict=True)), states]
+    best = [None if pair is None else pair[0][1] for pair in two_best]
+    return [learned(crf), crf.report_.value, list(zip(crf.predict(new), clear, best, strict=True)), states]
 
 
 @pytest.mark.parametrize(("case", "size"), [(case, 3 if case in LARGER else 2) for case in CASES])
@@ -119,6 +120,7 @@ def test_training_ends_as_in_one_process(case, size):
         clear = [n for n, (one, two) in enumerate(zip(predicted, alone[2], strict=True)) if one[1] and two[1]]
         assert len(clear) > len(predicted) / 2
         assert [predicted[n][0] for n in clear] == [alone[2][n][0] for n in clear]
+        assert [p for _, _, p in predicted] == pytest.approx([p for _, _, p in alone[2]], rel=0.02)  # also of ties
     if states is not None:
         assert states == pytest.approx(alone[3], rel=0.05)
     if case in ("templates", "auto"):

@@ -60,6 +60,8 @@ def test_a_fitted_cost_keeps_crossings_near_those_of_gold(data, tmp_path):
     parser._learned = replace(parser._learned, crossing_cost=0.0)
     assert n_crossing(heads_of(parser.predict(X_test))) > 1.5 * n_crossing(gold)  # what the cost is for
     assert parser.score(X_test, gold) < accuracy
+    parser._learned = replace(parser._learned, decoding_share=1.0)  # nor is there a mixture with projective trees
+    assert n_crossing(heads_of(parser.predict(X_test))) > 2 * n_crossing(gold)
 
 
 def test_the_cost_gives_as_many_crossings_as_gold(data):
