@@ -8,6 +8,7 @@ from numpy.testing import assert_allclose
 from tests.compiled import from_python
 from trelliswork.compute import simd
 from trelliswork.compute.kernels.rows import exp_row
+from trelliswork.compute.tiles import load_tile, tile
 
 call_exp_row = from_python(exp_row)
 
@@ -29,6 +30,22 @@ def _arithmetic(a, b, out):
     simd.store(out, 4 * W, simd.multiply_add(u, v, simd.spread(a, 2.0)))
     simd.store(out, 5 * W, simd.if_positive(u, v))
     return simd.total(u), simd.largest(u)
+
+
+@njit
+def _of_tile(a):
+    W = simd.lanes(a)
+    three = load_tile(tile(a, 0.0, 3, 1), a, 0, W)
+    return simd.total(three), simd.largest(three)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_reductions_of_tiles(dtype):
+    W = simd.VECTOR_BYTES // np.dtype(dtype).itemsize
+    for place in (0, W, 3 * W - 1):
+        a = np.ones(3 * W, dtype)
+        a[place] = 5
+        assert _of_tile(a) == (3 * W + 4, 5)
 
 
 @pytest.mark.parametrize(("dtype", "low", "high"), [(np.float32, -87.2, 88.0), (np.float64, -708.0, 700.0)])

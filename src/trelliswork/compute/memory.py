@@ -3,17 +3,17 @@
 import math
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import DTypeLike, NDArray
 
 LINE = 64  # bytes
 
 
-def aligned_empty(*shape: int) -> NDArray[np.float32]:
+def aligned_empty(*shape: int, dtype: DTypeLike = np.float32) -> NDArray[np.floating]:
     """Return an array that starts at a cache line, not initialized."""
-    n_bytes = 4 * math.prod(shape)
+    n_bytes = np.dtype(dtype).itemsize * math.prod(shape)
     raw = np.empty(n_bytes + LINE, np.uint8)
     skip = -raw.ctypes.data % LINE
-    return raw[skip : skip + n_bytes].view(np.float32).reshape(shape)
+    return raw[skip : skip + n_bytes].view(dtype).reshape(shape)
 
 
 def aligned_zeros(*shape: int) -> NDArray[np.float32]:

@@ -328,11 +328,17 @@ def store_hashes(typingctx: Any, array: Any, index: Any, keys: Any, multiplier: 
 
 
 def _reduction(combine: Callable[..., Any], doc: str) -> Any:
-    """Return an intrinsic that reduces a vector to a number by combining its halves: always in the same order."""
+    """Return an intrinsic that reduces a vector or tile to a number by combining halves: always in the same order."""
 
     def fold(typingctx: Any, a: Any) -> Any:
+        vector = a.vector if isinstance(a, Tile) else a
+
         def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-            value, width = args[0], a.width
+            values = a.unpack(builder, args[0]) if isinstance(a, Tile) else [args[0]]
+            while len(values) > 1:
+                rest = values[len(values) // 2 * 2 :]
+                values = [combine(builder, x, y) for x, y in zip(values[::2], values[1::2], strict=False)] + rest
+            value, width = values[0], vector.width
             while width > 1:
                 width //= 2
                 low, high = (
@@ -342,15 +348,16 @@ def _reduction(combine: Callable[..., Any], doc: str) -> Any:
                 value = combine(builder, low, high)
             return builder.extract_element(value, ir.Constant(ir.IntType(32), 0))
 
-        return a.dtype(a), codegen
+        return vector.dtype(a), codegen
 
     fold.__doc__ = doc
     return intrinsic(fold)
 
 
-total = _reduction(lambda builder, a, b: builder.fadd(a, b), "``total(v)``: the sum of the lanes.")
+total = _reduction(lambda builder, a, b: builder.fadd(a, b), "``total(v)``: the sum of the lanes of a vector or tile.")
 largest = _reduction(
-    lambda builder, a, b: builder.select(builder.fcmp_ordered(">", a, b), a, b), "``largest(v)``: the largest lane."
+    lambda builder, a, b: builder.select(builder.fcmp_ordered(">", a, b), a, b),
+    "``largest(v)``: the largest lane of a vector or tile.",
 )
 
 

@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from trelliswork.compute import threads
+from trelliswork.compute.memory import aligned_empty
 from trelliswork.compute.padding import batches, pad
 from trelliswork.compute.sharing import current
 from trelliswork.compute.simd import VECTOR_BYTES
@@ -39,6 +40,7 @@ from trelliswork.models.hmm.kernels import expected_counts as kernels
 from trelliswork.models.hmm.kernels import lanes
 from trelliswork.models.hmm.kernels.expected_counts import ROWS, Expected, Observed, Space, Tables
 from trelliswork.models.hmm.kernels.lanes import STATES, LaneTables
+from trelliswork.models.hmm.kernels.tables import scale_symbols
 
 __all__ = ["Counts", "HMMParameters", "Sequences", "expected_counts", "posterior_states", "shared_counts"]
 
@@ -208,18 +210,21 @@ class _Tables:
 
     def _emissions(self, step: int, n_more: int = 0) -> tuple[Floats, Doubles]:
         """Return the table (V + n_unknown + n_more, step) of emissions, the last rows zero, and its log-scales."""
-        log_rows = self.parameters.log_emission.T
-        if self.extra is not None:
-            log_rows = np.concatenate([log_rows, np.asarray(self.extra, np.float64)])
-        table, log_table = np.empty((len(log_rows) + n_more, step), self.dtype), np.empty(len(log_rows))
-        table[len(log_rows) :] = 0
+        log_emission, extra = self.parameters.log_emission, self.extra
+        n, n_unknown, lanes = self.V, 0 if extra is None else len(extra), VECTOR_BYTES // log_emission.itemsize
+        table = aligned_empty(n + n_unknown + n_more, step, dtype=self.dtype)
+        log_table = np.empty(n + n_unknown)
+        table[n + n_unknown :] = 0
+        whole = n // lanes * lanes
+        at_once = max(1, 200_000 // self.S // lanes) * lanes
 
         def work(start: int, stop: int) -> None:
-            table[start:stop], log_table[start:stop] = self._rows(log_rows[start:stop], step)
+            scale_symbols(start, stop, log_emission, table, log_table)
 
-        at_once = max(1, 200_000 // self.S)
-        n = len(log_rows)
-        threads.run(work, [(a, min(a + at_once, n)) for a in range(0, n, at_once)])
+        threads.run(work, [(a, min(a + at_once, whole)) for a in range(0, whole, at_once)])
+        table[whole:n], log_table[whole:n] = self._rows(log_emission[:, whole:].T, step)
+        if extra is not None:
+            table[n : n + n_unknown], log_table[n:] = self._rows(np.asarray(extra, np.float64), step)
         return table, log_table
 
     def observed(self, data: SortedSequences) -> Observed:
@@ -282,9 +287,9 @@ def _add_range(
         try:
             memory, transition = spare.pop()
         except IndexError:
-            memory, transition = np.empty(0, tables.dtype), np.empty((S, S))
+            memory, transition = aligned_empty(0, dtype=tables.dtype), np.empty((S, S))
         if memory.size < (n_tokens + 1) * width:
-            memory = np.empty((n_tokens + 1) * width, tables.dtype)
+            memory = aligned_empty((n_tokens + 1) * width, dtype=tables.dtype)
         marginals = memory[: (n_tokens + 1) * width].reshape(n_tokens + 1, width)
         transition[:] = 0
         out = marginals, origin, transition, log_evidence, safe

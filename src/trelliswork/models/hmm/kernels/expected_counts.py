@@ -301,7 +301,7 @@ def add_emissions(symbols, marginals, by_symbol):
     (V, S), n, width, W = by_symbol.shape, symbols.size, marginals.shape[1], lanes(by_symbol)
     whole = S // W * W
     for k in range(n):
-        soon = np.int64(get(symbols, min(k + 4, n - 1)))
+        soon = np.int64(get(symbols, min(k + 12, n - 1)))
         if 0 <= soon < V:
             for j in range(0, S, 8):
                 prefetch(by_symbol, soon * S + j)

@@ -20,6 +20,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from trelliswork.compute.jit import helper, kernel
+from trelliswork.compute.kernels.memory import aligned
 from trelliswork.compute.kernels.products import Factor, add_product
 from trelliswork.compute.simd import (
     VECTOR_BYTES,
@@ -28,6 +29,7 @@ from trelliswork.compute.simd import (
     get,
     if_positive,
     lanes,
+    largest,
     maximum,
     multiply,
     prefetch,
@@ -71,7 +73,6 @@ class Space(NamedTuple):
 
     alpha: Any  # (T, S4, L) a_t
     ahead: Any  # (T + 1, Sp, L) e_t, then v_t
-    scale: Any  # (T, L) c_t
     inverse: Any  # (T + 1, L) 1 / c_{t-1}
     ending: Any  # (L,) sum of a_{T-1} end
     beta: Any  # (S4, L)
@@ -116,20 +117,25 @@ def _states_back(sums, i, t, tables, space, any_ends, ends):
 def _forward(first, n, T, observed, tables, space, log_evidence, safe):
     """Compute equations (1) of sequences ``first`` to ``first + n``; fill ``log_evidence``, mark the unsafe ones."""
     offsets, symbols, labels, _ = observed
-    alpha, ahead, scale, inverse, ending = space[:5]
+    alpha, ahead, inverse, ending = space[:4]
     end, table = tables.end, tables.emission
     limit = largest_safe(alpha)
     (_, S4, L), Sp, W, S = alpha.shape, ahead.shape[1], lanes(alpha), tables.transition.shape[0]
     n_full, line = S4 // MORE * MORE, 64 // alpha.itemsize
     step, nothing = table.shape[1], (table.shape[0] - 1) * table.shape[1]  # the last row is that of no symbol
     places = np.empty(L, np.int64)
-    mass = np.ones(L)  # product of the scales since the last logarithm
+    scale, mass = np.empty(L, alpha.dtype), np.empty(L, alpha.dtype)
+    idle = np.zeros(L, alpha.dtype)  # 1 for lanes whose sequence has ended or is not safe: c_t is then 0
+    idle[n:] = 1
     for s in range(first, first + n):
-        log_evidence[s] = (offsets[s + 1] - offsets[s] - 1) * tables.log_shift
+        scales = (offsets[s + 1] - offsets[s] - 1) * tables.log_shift
         for k in range(offsets[s], offsets[s + 1]):
-            log_evidence[s] += tables.log_emission[symbols[k]]
+            scales += get(tables.log_emission, np.int64(get(symbols, k)))
+        log_evidence[s] = scales
     one = tile(alpha, 1.0, 1, 2)
     store_tile(inverse, 0, L, one)
+    # Products of the scales since the last logarithm, and of their inverses.
+    down, up, most = one, one, alpha.dtype.type(1e20 if alpha.itemsize == 8 else 1e8)
     active = n
     for t in range(T):
         while offsets[first + active] - offsets[first + active - 1] <= t:
@@ -159,19 +165,22 @@ def _forward(first, n, T, observed, tables, space, log_evidence, safe):
             c = add(c, _states_ahead(tile(alpha, 0.0, MORE, 2), j, t, tables, space))
         if n_full < S4:
             c = add(c, _states_ahead(tile(alpha, 0.0, STATES, 2), n_full, t, tables, space))
-        store_tile(scale, t * L, L, c)
-        store_tile(inverse, (t + 1) * L, L, divide(one, if_positive(c, one)))
-        for r in range(active):
-            x = get(scale, t * L + r)
-            product = get(mass, r) * x
-            if not (1e-20 < product < 1e20 and x * limit >= 1):  # a logarithm now and then, not at every position
+        c = add(c, load_tile(one, idle, 0, L))
+        after = divide(one, c)
+        store_tile(inverse, (t + 1) * L, L, after)
+        down, up = multiply(down, c), multiply(up, after)
+        if not largest(maximum(down, up)) < most:  # a logarithm now and then, not at every position
+            store_tile(scale, 0, L, c)
+            store_tile(mass, 0, L, down)
+            for r in range(active):
                 s = first + r
-                if not x * limit >= 1:
+                if not scale[r] * limit >= 1:
                     safe[s] = False
-                    inverse[t + 1, r] = 0
-                log_evidence[s] += math.log(product) if safe[s] else -np.inf
-                product = 1.0
-            put(mass, r, product)
+                    inverse[t + 1, r], idle[r] = 0, 1
+                log_evidence[s] += math.log(mass[r]) if safe[s] else -np.inf
+            down, up = one, one
+        if offsets[first + active] - offsets[first + active - 1] == t + 1:
+            store_tile(mass, 0, L, down)
         r = active - 1
         while r >= 0 and offsets[first + r + 1] - offsets[first + r] == t + 1:
             s = first + r
@@ -182,6 +191,7 @@ def _forward(first, n, T, observed, tables, space, log_evidence, safe):
             share = sums * inverse[t + 1, r]
             safe[s] = safe[s] and share * limit >= 1
             log_evidence[s] += math.log(mass[r]) + math.log(share) if safe[s] else -np.inf
+            idle[r] = 1
             r -= 1
 
 
@@ -189,7 +199,7 @@ def _forward(first, n, T, observed, tables, space, log_evidence, safe):
 def _backward(first, n, T, observed, tables, space, safe, rows, origin):
     """Compute equations (2) and the marginals; return True if all sequences stay safe, else ``rows`` are invalid."""
     offsets, _, labels, weights = observed
-    alpha, ahead, _, inverse, ending, beta, marginals, _ = space
+    alpha, ahead, inverse, ending, beta, marginals, _ = space
     limit = largest_safe(alpha)
     (_, S4, L), Sp, W = alpha.shape, ahead.shape[1], lanes(alpha)
     n_full = S4 // MORE * MORE
@@ -197,8 +207,8 @@ def _backward(first, n, T, observed, tables, space, safe, rows, origin):
     places = np.full(L, nothing)
     weight, ends = np.zeros(L, alpha.dtype), np.zeros(L, alpha.dtype)
     mass, top = np.empty(L, alpha.dtype), np.empty(L, alpha.dtype)
-    one = tile(alpha, 1.0, 1, 2)
-    zero = tile(alpha, 0.0, 1, 2)
+    one, zero = tile(alpha, 1.0, 1, 2), tile(alpha, 0.0, 1, 2)
+    least = tile(alpha, 1e-307 if alpha.itemsize == 8 else 1e-37, 1, 2)
     for j in range(Sp):
         store_tile(ahead, (T * Sp + j) * L, L, zero)
     active = 0
@@ -222,23 +232,21 @@ def _backward(first, n, T, observed, tables, space, safe, rows, origin):
             m, highest = add(m, masses), maximum(tops, highest)
         if any_ends:
             ends[entered:active] = 0
-        store_tile(mass, 0, L, m)
-        store_tile(top, 0, L, highest)
-        if labels.size:
+        # The mass is the weight but for rounding; dividing by it keeps long sequences from drifting.
+        inverse_mass = divide(one, if_positive(m, least))
+        correction = multiply(load_tile(one, weight, 0, L), inverse_mass)
+        if not largest(maximum(multiply(highest, inverse_mass), correction)) <= limit:  # some lane may not be safe
+            store_tile(mass, 0, L, m)
+            store_tile(top, 0, L, highest)
+            fine = True
             for r in range(active):
-                y = labels[offsets[first + r] + t]
+                y = labels[offsets[first + r] + t] if labels.size else -1
                 if y >= 0:
                     top[r] = beta[y, r]
-        fine = True
-        for r in range(active):
-            fine = fine and ((get(mass, r) > 0 and get(top, r) <= limit * get(mass, r)) or not safe[first + r])
-        if not fine:
-            for r in range(active):
-                if not (mass[r] > 0 and top[r] <= limit * mass[r]):
-                    safe[first + r] = False
-            return False
-        # The mass is the weight but for rounding; dividing by it keeps long sequences from drifting.
-        correction = divide(load_tile(one, weight, 0, L), if_positive(m, one))
+                if safe[first + r] and not (mass[r] > 0 and top[r] <= limit * mass[r]):
+                    safe[first + r] = fine = False
+            if not fine:
+                return False
         by_scale = multiply(correction, load_tile(one, inverse, t * L, L))
         for i in range(0, S4, STATES):
             sums = tile(alpha, 0.0, STATES, 2)
@@ -281,17 +289,17 @@ def forward_backward(start, stop, observed, tables, rows, origin, counts, log_ev
     offsets, table, S4, S = observed.offsets, tables.emission, tables.padded.shape[0], tables.transition.shape[0]
     W = lanes(table)
     L, Sp, T = 2 * W, rows.shape[1], offsets[start + 1] - offsets[start]
-    dtype = table.dtype
     space = Space(
-        np.empty((T, S4, L), dtype),
-        np.empty((T + 1, Sp, L), dtype),
-        np.empty((T, L), dtype),
-        np.empty((T + 1, L), dtype),
-        np.empty(L, dtype),
-        np.empty((S4, L), dtype),
-        np.zeros((Sp, L), dtype),
-        np.zeros((S4, S4, W), dtype),
+        aligned(T * S4 * L, table).reshape((T, S4, L)),
+        aligned((T + 1) * Sp * L, table).reshape((T + 1, Sp, L)),
+        aligned((T + 1) * L, table).reshape((T + 1, L)),
+        aligned(L, table),
+        aligned(S4 * L, table).reshape((S4, L)),
+        aligned(Sp * L, table).reshape((Sp, L)),
+        aligned(S4 * S4 * W, table).reshape((S4, S4, W)),
     )
+    space.marginals[S4:] = 0
+    space.outer[:] = 0
     for first in range(start, stop, L):
         n = min(L, stop - first)
         T = offsets[first + 1] - offsets[first]
