@@ -97,6 +97,9 @@ class Case:
         When each side stops, for records, such as ``"100 iterations each"``.
     precision : str
         Floating-point type of our computation in this case, if it is not that of the contender.
+    variants : tuple of Case
+        Other settings of ours on the same problem, in rows of their own; the peers, which do the same work for all of
+        them, are measured once. Only name, params and stop of a variant are used.
     """
 
     name: str
@@ -107,6 +110,7 @@ class Case:
     alone: bool = False
     stop: str = ""
     precision: str = ""
+    variants: "tuple[Case, ...]" = ()
 
 
 @dataclass(frozen=True)

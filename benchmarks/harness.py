@@ -3,9 +3,9 @@
 A benchmark script declares a `Benchmark` and calls `main`. For each case every contender gets a worker (``worker.py``)
 with the interpreter of its environment: ours with ``.venv``, peers with ``.venv-bench``. Results on a tiny problem and
 of the warm-up call on the real one are compared with ours; then the repetitions are interleaved (ours, peer, peer,
-ours, ...) and the best of each contender counts. All contenders have the same number of threads and cores. A sample
-during which other processes used these cores is repeated up to twice; if all were disturbed, ``extra`` marks the row,
-which is then not reliable.
+ours, ...) and the best of each contender counts. All contenders have the same number of threads and cores; with several
+numbers (``--threads 1,2``) there are rows for each, measured in the same rounds. A sample during which other processes
+used these cores is repeated up to twice; if all were disturbed, ``extra`` marks the row, which is then not reliable.
 
 A contender that is not installed is reported as skipped (below the table: absent); one that crashes, disagrees with
 ours, or exceeds the time or memory limit is reported as failed; the others continue.
@@ -28,7 +28,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import FrameType
-from typing import Any
+from typing import Any, NamedTuple
 
 from benchmarks.declarations import Benchmark, Case, Contender, Reference, Task
 from benchmarks.load import ForeignLoad
@@ -47,6 +47,14 @@ class MismatchError(FailedError):
     """The results of a peer differ from ours."""
 
 
+class Entrant(NamedTuple):
+    """A contender with a number of threads on a case, or on a variant of it: what one worker measures."""
+
+    contender: Contender
+    threads: int
+    case: str
+
+
 class CaseRun:
     """One case, measured for ours, the peers and the reference.
 
@@ -57,37 +65,48 @@ class CaseRun:
     case : Case
         The case to measure.
     peers : sequence of Contender
-        Peers to compare with.
+        Peers to compare with. One that always uses one thread is measured once.
     limits : Limits
         Limits of each worker.
+    threads : sequence of int
+        Numbers of threads to measure.
     attempts : int
         Maximum number of attempts at a sample that other processes disturb.
     """
 
     def __init__(
-        self, bench: Benchmark, case: Case, peers: Sequence[Contender], limits: Limits, attempts: int = _ATTEMPTS
+        self,
+        bench: Benchmark,
+        case: Case,
+        peers: Sequence[Contender],
+        limits: Limits,
+        threads: Sequence[int],
+        attempts: int = _ATTEMPTS,
     ) -> None:
-        self.bench, self.case, self.limits, self.attempts = bench, case, limits, attempts
+        self.bench, self.case, self.limits, self.threads, self.attempts = bench, case, limits, threads, attempts
         self.peers: Sequence[Contender] = () if case.alone else peers
-        self.problems: dict[Contender, dict[str, str]] = {}
+        self.ours = {variant.name: variant for variant in (case, *case.variants)}
+        self.problems: dict[Entrant, dict[str, str]] = {}
         self.ok = True
-        self._workers: dict[Contender, WorkerProcess] = {}
+        self._workers: dict[Entrant, WorkerProcess] = {}
         self._digests: dict[str, Any] = {}
-        self._figures: dict[Contender, Any] = {}
-        self._samples: dict[Contender, list[tuple[bool, float]]] = {}  # disturbed?, seconds
-        self._peak_mb: dict[Contender, float] = {}
+        self._figures: dict[Entrant, Any] = {}
+        self._samples: dict[Entrant, list[tuple[bool, float]]] = {}  # disturbed?, seconds
+        self._peak_mb: dict[Entrant, float] = {}
         self._interrupted = False
 
     def measure(self, repeats: int) -> None:
-        """Prepare every contender, then time ``repeats`` rounds of them, interleaved."""
-        reference = [self.case.reference.contender] if self.case.reference else []
+        """Prepare every entrant, then time ``repeats`` rounds of them, interleaved."""
+        entrants = [Entrant(self.bench.ours, n, name) for name in self.ours for n in self.threads]
+        others = [*self.peers, *([self.case.reference.contender] if self.case.reference else [])]
+        entrants += dict.fromkeys(self._other(contender, n) for contender in others for n in self.threads)
         self._interrupted = True
-        for contender in (self.bench.ours, *self.peers, *reference):
-            self._guarded(contender, self._prepare)
+        for entrant in entrants:
+            self._guarded(entrant, self._prepare)
         for n in range(repeats):
             say(f"{self.case.name}: round {n + 1} of {repeats}")
-            for contender in list(self._workers):
-                self._guarded(contender, self._sample)
+            for entrant in list(self._workers):
+                self._guarded(entrant, self._sample)
         self._interrupted = False
 
     def close(self) -> None:
@@ -97,108 +116,125 @@ class CaseRun:
         self._workers.clear()
 
     def rows(self) -> list[Row]:
-        """Return a row for each contender that was measured, skipped or failed so far."""
-        ours = self._row(self.case.name, None, self.bench.ours)
-        reference = self.case.reference
+        """Return a row for each entrant that was measured, skipped or failed so far."""
+        return [row for name in self.ours for n in self.threads for row in self._rows(name, n)]
+
+    def _rows(self, name: str, threads: int) -> list[Row]:
+        """Return the rows of one variant of the case with one number of threads."""
+        own = Entrant(self.bench.ours, threads, name)
+        ours = self._row(name, None, own, threads)
         rows = []
-        if self.case.show and self.bench.ours in self._figures:
-            ours.extra["ours"] = self._figures[self.bench.ours]
-        if reference and (seconds := self._best(reference.contender)):
-            rows.append(self._row(reference.contender.name, None, reference.contender))
-            rows[-1].extra |= reference.describe(seconds)
-            if ours.seconds:
-                ours.extra |= reference.relate(ours.seconds, seconds)
-        elif reference and reference.contender in self.problems:
-            rows.append(self._row(reference.contender.name, None, reference.contender))
+        if self.case.show and own in self._figures:
+            ours.extra["ours"] = self._figures[own]
+        if self.case.reference and name == self.case.name:
+            reference = self.case.reference
+            other = self._other(reference.contender, threads)
+            if (seconds := self._best(other)) or other in self.problems:
+                rows.append(self._row(reference.contender.name, None, other, threads))
+            if seconds:
+                rows[-1].extra |= reference.describe(seconds)
+                if ours.seconds:
+                    ours.extra |= reference.relate(ours.seconds, seconds)
         for peer in self.peers:
-            if peer in self._samples or peer in self.problems:
-                row = self._row(self.case.name, peer.name, self.bench.ours)
-                row.peer_seconds, row.peer_peak_mb = self._best(peer), self._peak_mb.get(peer)
+            other = self._other(peer, threads)
+            if other in self._samples or other in self.problems:
+                row = self._row(name, peer.name, own, threads)
+                row.peer_seconds, row.peer_peak_mb = self._best(other), self._peak_mb.get(other)
                 row.extra |= ours.extra
-                if self.case.show and peer in self._figures:
-                    row.extra["theirs"] = self._figures[peer]
-                if self._disturbed(peer):
+                if self.case.show and other in self._figures:
+                    row.extra["theirs"] = self._figures[other]
+                if self._disturbed(other):
                     row.extra["disturbed"] = True
-                for kind, reason in self.problems.get(peer, {}).items():
+                for kind, reason in self.problems.get(other, {}).items():
                     row.extra[kind] = "; ".join(filter(None, [ours.extra.get(kind), reason]))
                 rows.append(row)
-        if not any(row.peer for row in rows) and (ours.seconds or self.bench.ours in self.problems):
+        if not any(row.peer for row in rows) and (ours.seconds or own in self.problems):
             rows.append(ours)
         return rows
 
-    def _row(self, case: str, peer: str | None, contender: Contender) -> Row:
-        """Return a row with the measurements of one contender; problems of ours are marked."""
-        row = Row(self.bench.name, case, peer, self.limits.threads)
-        row.seconds, row.peak_mb = self._best(contender), self._peak_mb.get(contender)
-        prefix = "ours: " if contender is self.bench.ours else ""
-        row.extra = {kind: prefix + reason for kind, reason in self.problems.get(contender, {}).items()}
-        if self._disturbed(contender):
+    def _other(self, contender: Contender, threads: int) -> Entrant:
+        return Entrant(contender, 1 if contender.one_thread else threads, self.case.name)
+
+    def _row(self, case: str, peer: str | None, entrant: Entrant, threads: int) -> Row:
+        """Return a row with the measurements of one entrant; problems of ours are marked."""
+        row = Row(self.bench.name, case, peer, threads)
+        row.seconds, row.peak_mb = self._best(entrant), self._peak_mb.get(entrant)
+        prefix = "ours: " if entrant.contender is self.bench.ours else ""
+        row.extra = {kind: prefix + reason for kind, reason in self.problems.get(entrant, {}).items()}
+        if self._disturbed(entrant):
             row.extra["disturbed"] = True
         if self._interrupted:
             row.extra["interrupted"] = True
         return row
 
-    def _guarded(self, contender: Contender, step: Callable[[Contender], None]) -> None:
-        """Run a step of a contender; if it fails, note the reason and drop the contender."""
+    def _guarded(self, entrant: Entrant, step: Callable[[Entrant], None]) -> None:
+        """Run a step of an entrant; if it fails, note the reason and drop the entrant."""
         try:
-            step(contender)
+            step(entrant)
         except SkippedError as error:
-            self._drop(contender, "skipped", str(error))
+            self._drop(entrant, "skipped", str(error))
         except FailedError as error:
-            self._drop(contender, "failed", str(error))
+            self._drop(entrant, "failed", str(error))
             if isinstance(error, MismatchError):
                 self.ok = False
 
-    def _drop(self, contender: Contender, kind: str, reason: str) -> None:
-        say(f"{self.case.name}: {contender.name} {kind.upper()}: {reason}")
-        self.problems[contender] = {kind: reason}
-        self._samples.pop(contender, None)
-        self._peak_mb.pop(contender, None)
-        if worker := self._workers.pop(contender, None):
+    def _drop(self, entrant: Entrant, kind: str, reason: str) -> None:
+        say(f"{entrant.case}: {self._name(entrant)} {kind.upper()}: {reason}")
+        self.problems[entrant] = {kind: reason}
+        self._samples.pop(entrant, None)
+        self._peak_mb.pop(entrant, None)
+        if worker := self._workers.pop(entrant, None):
             worker.close()
-        if contender is self.bench.ours:
+        if entrant.contender is self.bench.ours:
             self.ok = False
 
-    def _prepare(self, contender: Contender) -> None:
+    def _prepare(self, entrant: Entrant) -> None:
         begin = time.monotonic()
-        worker = self._workers[contender] = WorkerProcess(contender, self.limits)
+        contender = entrant.contender
+        worker = self._workers[entrant] = WorkerProcess(contender, replace(self.limits, threads=entrant.threads))
         versions = worker.start()
         is_reference = self.case.reference is not None and contender == self.case.reference.contender
         if self.case.check is not None and not is_reference:
-            self._compare(contender, "tiny case", worker.ask("check", params=self.case.check)["digest"])
-        params = self.case.reference.params if is_reference and self.case.reference else self.case.params
+            self._compare(entrant, "tiny case", worker.ask("check", params=self.case.check)["digest"])
+        params = self.ours[entrant.case].params
+        params = self.case.reference.params if is_reference and self.case.reference else params
         digest = worker.ask("prepare", params=params)["digest"]
         if not is_reference:
-            self._figures[contender] = digest
-            self._compare(contender, "case", digest)
+            self._figures[entrant] = digest
+            self._compare(entrant, "case", digest)
         listed = ", ".join(f"{name} {version}" for name, version in versions.items())
         listed = f" ({listed})" if listed else ""
-        say(f"{self.case.name}: {contender.name}{listed} ready after {time.monotonic() - begin:.1f} s")
+        say(f"{entrant.case}: {self._name(entrant)}{listed} ready after {time.monotonic() - begin:.1f} s")
 
-    def _sample(self, contender: Contender) -> None:
+    def _name(self, entrant: Entrant) -> str:
+        """Return the name of a contender, with its threads if there are several numbers of them."""
+        return entrant.contender.name + (f", {entrant.threads} threads" if len(self.threads) > 1 else "")
+
+    def _sample(self, entrant: Entrant) -> None:
         """Take one sample; a disturbed one is repeated, and counts only if there is no better one."""
-        worker = self._workers[contender]
+        worker = self._workers[entrant]
         for attempt in range(self.attempts):
-            load = ForeignLoad(worker.pid, self.limits.threads)
+            load = ForeignLoad(worker.pid, entrant.threads)
             reply = worker.ask("run")
             disturbed = load.is_high()
-            self._peak_mb[contender] = reply["peak_mb"]
-            self._samples.setdefault(contender, []).append((disturbed, reply["seconds"]))
+            self._peak_mb[entrant] = reply["peak_mb"]
+            self._samples.setdefault(entrant, []).append((disturbed, reply["seconds"]))
             if not disturbed:
                 return
-            say(f"{self.case.name}: {contender.name} was disturbed by other processes")
+            say(f"{entrant.case}: {self._name(entrant)} was disturbed by other processes")
             if attempt + 1 < self.attempts:
                 time.sleep(_PAUSE_SECONDS)
 
-    def _best(self, contender: Contender) -> float | None:
+    def _best(self, entrant: Entrant) -> float | None:
         """Return the best undisturbed sample, or else the best."""
-        return min(self._samples[contender])[1] if contender in self._samples else None
+        return min(self._samples[entrant])[1] if entrant in self._samples else None
 
-    def _disturbed(self, contender: Contender) -> bool:
-        return contender in self._samples and min(self._samples[contender])[0]
+    def _disturbed(self, entrant: Entrant) -> bool:
+        return entrant in self._samples and min(self._samples[entrant])[0]
 
-    def _compare(self, contender: Contender, where: str, digest: Any) -> None:
-        if contender is self.bench.ours:
+    def _compare(self, entrant: Entrant, where: str, digest: Any) -> None:
+        """Raise an error if a result differs from the first one of ours."""
+        if entrant.contender is self.bench.ours and where not in self._digests:
             self._digests[where] = digest
             return
         ours = self._digests.get(where)
@@ -255,14 +291,14 @@ def main(bench: Benchmark, argv: Sequence[str] | None = None) -> int:
         return 0
     if not options.cases:
         return NOTHING
-    limits = Limits(options.threads, options.timeout, options.max_memory_gb)
-    say(describe_machine(limits.threads))
+    limits = Limits(timeout=options.timeout, max_memory_gb=options.max_memory_gb)
+    say(describe_machine(options.threads))
     rows: list[Row] = []
     status = 0
     before = signal.signal(signal.SIGTERM, _interrupt)
     try:
         for case in options.cases:
-            run = CaseRun(bench, case, options.peers, limits, 1 if options.quick else _ATTEMPTS)
+            run = CaseRun(bench, case, options.peers, limits, options.threads, 1 if options.quick else _ATTEMPTS)
             try:
                 run.measure(options.repeats)
             finally:
@@ -282,7 +318,8 @@ def main(bench: Benchmark, argv: Sequence[str] | None = None) -> int:
     if not options.json:
         shown, absent = without_absent(rows)
         tiny = "tiny problems, " if options.quick else ""
-        about = f"{tiny}{limits.threads} threads, best of {options.repeats}; ratio above 1: ours is faster"
+        about = f"{tiny}best of {options.repeats}; ratio above 1: ours is faster"
+        about = f"{_threads(options.threads)}, {about}"
         print(f"{bench.name}, {about}\n")
         print(format_table(shown))
         for n, (reason, peers) in enumerate(absent.items()):
@@ -292,12 +329,14 @@ def main(bench: Benchmark, argv: Sequence[str] | None = None) -> int:
 
 def record(path: Path, run: CaseRun, options: argparse.Namespace) -> None:
     """Write the rows of a case to the file of records: complete ones, in which both sides were measured or failed."""
-    command = f"trelliswork dev bench {run.bench.name} --threads {options.threads} --repeats {options.repeats}"
+    threads = ",".join(map(str, options.threads))
+    command = f"trelliswork dev bench {run.bench.name} --threads {threads} --repeats {options.repeats}"
     origin = Origin(command, describe_processor(), time.strftime("%Y-%m-%d", time.gmtime()))
     peers = {peer.name: peer for peer in run.peers}
     rows = [row for row in run.rows() if not {"skipped", "interrupted"} & row.extra.keys()]
-    case = {run.case.name: run.case}
-    update(path, [entry(row, run.bench.ours, peers.get(row.peer or ""), case.get(row.case), origin) for row in rows])
+    update(
+        path, [entry(row, run.bench.ours, peers.get(row.peer or ""), run.ours.get(row.case), origin) for row in rows]
+    )
 
 
 def say(text: str) -> None:
@@ -305,10 +344,15 @@ def say(text: str) -> None:
     print(text, file=sys.stderr, flush=True)
 
 
-def describe_machine(threads: int) -> str:
+def describe_machine(threads: Sequence[int]) -> str:
     """Return one line with the processor, its cores, the system and the load."""
     load = f", load {os.getloadavg()[0]:.1f}" if hasattr(os, "getloadavg") else ""
-    return f"{describe_processor()}, {threads} threads, {platform.platform()}{load}"
+    return f"{describe_processor()}, {_threads(threads)}, {platform.platform()}{load}"
+
+
+def _threads(numbers: Sequence[int]) -> str:
+    """Return '1 thread', '2 threads' or '1 and 2 threads'."""
+    return f"{' and '.join(map(str, numbers))} thread{'s' if max(numbers) > 1 else ''}"
 
 
 def describe_processor() -> str:
@@ -328,7 +372,9 @@ def _interrupt(signum: int, frame: FrameType | None) -> None:
 def _parse(bench: Benchmark, argv: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=f"Benchmark {bench.name}: ours against its peers.")
     parser.add_argument("--json", action="store_true", help="print one JSON object per line instead of a table")
-    parser.add_argument("--threads", type=int, default=2, help="threads of each contender (default 2)")
+    parser.add_argument(
+        "--threads", default="2", metavar="N[,N]", help="threads of each contender (default 2); 1,2 measures both"
+    )
     parser.add_argument("--repeats", type=int, help="number of rounds; the best counts (default 5, with --quick 1)")
     parser.add_argument(
         "--quick", action="store_true", help="run only the tiny problems, to check that everything works"
@@ -347,12 +393,14 @@ def _parse(bench: Benchmark, argv: Sequence[str] | None) -> argparse.Namespace:
     options = parser.parse_args(argv)
     if options.repeats is None:
         options.repeats = 1 if options.quick else 5
-    if options.threads < 1 or options.repeats < 1:
+    options.threads = [int(text) if text.isdecimal() else 0 for text in options.threads.split(",")]
+    if min(options.threads) < 1 or options.repeats < 1:
         parser.error("--threads and --repeats must be at least 1")
     if options.record and options.quick:
         parser.error("--record is for full measurements: leave out --quick")
     texts = options.cases.split(",")
     options.cases = [case for case in bench.cases if any(text in case.name for text in texts)]
+    options.threads = list(dict.fromkeys(options.threads))
     if not options.cases and not options.any:
         parser.error(f"no case has any of {texts} in its name; cases: {', '.join(case.name for case in bench.cases)}")
     by_name = {peer.name: peer for peer in bench.peers}
@@ -374,5 +422,5 @@ def tiny_cases(cases: Sequence[Case]) -> list[Case]:
         if case.check is None or any(case.check == other.params for other in tiny):
             say(f"{case.name}: left out, it has no tiny problem of its own")
         else:
-            tiny.append(replace(case, params=case.check, check=None, reference=None))
+            tiny.append(replace(case, params=case.check, check=None, reference=None, variants=()))
     return tiny

@@ -77,15 +77,20 @@ def without_absent(rows: list[Row]) -> tuple[list[Row], dict[str, list[str]]]:
         if row.peer not in absent:
             shown.append(row)
             continue
-        others = [r for r in rows if r.case == row.case and r.peer is not None and r.peer not in absent]
-        if not others and all(r.case != row.case for r in shown):
-            extra = {key: value for key, value in row.extra.items() if key != "skipped"}
-            shown.append(replace(row, peer=None, extra=extra))
+        same = [r for r in rows if (r.case, r.threads) == (row.case, row.threads)]
+        others = [r for r in same if r.peer is not None and r.peer not in absent]
+        if not others and not any(r in shown for r in same) and _own(row) not in shown:
+            shown.append(_own(row))
     return shown, {reason: [peer for peer in absent if absent[peer] == reason] for reason in absent.values()}
 
 
+def _own(row: Row) -> Row:
+    """Return the row of ours alone instead of one with an absent peer."""
+    return replace(row, peer=None, extra={key: value for key, value in row.extra.items() if key != "skipped"})
+
+
 def format_table(rows: list[Row]) -> str:
-    """Return the rows as an aligned table, the ratio first.
+    """Return the rows as an aligned table, the ratio first; threads have a column if their number differs.
 
     Examples
     --------
@@ -96,7 +101,12 @@ def format_table(rows: list[Row]) -> str:
     """
     header = ("ratio", "case", "peer", "ours", "peer's", "MB", "peer's MB", "")
     cells = [header, *(_cells(row) for row in rows)]
-    widths = [max(len(line[i]) for line in cells) for i in range(len(header))]
+    if len({row.threads for row in rows}) > 1:
+        cells = [
+            (*line[:-1], text, line[-1])
+            for line, text in zip(cells, ["threads", *(str(row.threads) for row in rows)], strict=True)
+        ]
+    widths = [max(len(line[i]) for line in cells) for i in range(len(cells[0]))]
     cells.insert(1, tuple("-" * width for width in widths))
     to_right = {0, 3, 4, 5, 6}
     lines = []

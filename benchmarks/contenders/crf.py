@@ -10,6 +10,7 @@ iterations; its digest is accuracy on the test part, on all words and on those n
 ``train np`` is CoNLL-2000 with the labels B-NP, I-NP and O; ``train upos`` is EWT with UPOS labels and the preset
 ``pos``. Without ``target`` ours stops by its own rule as well. ``command upos`` is the same from the file to the saved
 model, each as a new process: our command ``train crf``, and for CRFsuite this module, run as a program.
+``command sequoia`` is the same on a small treebank, UD French Sequoia.
 """
 
 import json
@@ -44,7 +45,19 @@ def ewt_file(split: str) -> Path:
 
 def read_ewt(split: str, column: int = 4) -> tuple[list[list[str]], list[list[str]]]:
     """Return words and tags (column 3: UPOS, 4: XPOS) of each sentence of UD English EWT."""
-    text = ewt_file(split).read_text(encoding="utf-8")
+    return read_conllu(ewt_file(split), column)
+
+
+def training_file(task: str) -> Path:
+    """Return the treebank of a task."""
+    if "sequoia" in task:
+        return data_folder() / "ud-french-sequoia" / "fr_sequoia-ud-train.conllu"
+    return ewt_file("train")
+
+
+def read_conllu(path: Path, column: int) -> tuple[list[list[str]], list[list[str]]]:
+    """Return words and tags of each sentence of a CoNLL-U file."""
+    text = path.read_text(encoding="utf-8")
     rows = [
         [line.split("\t") for line in block.splitlines() if line[0].isdigit()] for block in text.strip().split("\n\n")
     ]
@@ -134,9 +147,9 @@ def trelliswork(params: Params) -> Task:
 
     warnings.simplefilter("ignore")
     task = params["task"]
-    if task == "command upos":
+    if task.startswith("command"):
         model = Path(tempfile.mkdtemp()) / "model"
-        command = [sys.executable, "-m", "trelliswork", "train", "crf", str(ewt_file("train")), "--columns", "form"]
+        command = [sys.executable, "-m", "trelliswork", "train", "crf", str(training_file(task)), "--columns", "form"]
         command += ["--label", "upos", "--features", "pos", "--out", str(model), "--force", "--json"]
         command += ["--threads", os.environ.get("TRELLISWORK_THREADS", "1")]
 
@@ -204,11 +217,11 @@ def crfsuite(params: Params) -> Task:
     import pycrfsuite
 
     task = params["task"]
-    if task == "command upos":
-        program = [sys.executable, "-m", "benchmarks.contenders.crf"]
+    if task.startswith("command"):
+        program = [sys.executable, "-m", "benchmarks.contenders.crf", task]
         return Task(lambda: subprocess.check_output(program, text=True, cwd=ROOT), _final)
-    if task in ("train ewt", "train upos"):
-        words, y = read_ewt("train", 3 if task == "train upos" else 4)
+    if task in ("train ewt", "train upos", "train sequoia"):
+        words, y = read_conllu(training_file(task), 4 if task == "train ewt" else 3)
         X = [pos_attributes(sentence) for sentence in words]
     else:
         X, y = attributes("train")
@@ -226,7 +239,7 @@ def crfsuite(params: Params) -> Task:
         return Task(append, lambda trainer: {"sentences": len(X)})
     trainer = append()
     trainer.select("lbfgs")
-    to_the_end = task in ("train", "train np", "train upos")
+    to_the_end = task in ("train", "train np", "train upos", "train sequoia")
     iterations = 1000 if to_the_end else EWT_ITERATIONS if task == "train ewt" else TRAINED
     trainer.set_params({"c1": 0.0, "c2": 1.0, "max_iterations": iterations})
 
@@ -277,4 +290,4 @@ def _accuracy(predicted: list[list[str]], gold: list[list[str]]) -> dict[str, fl
 
 
 if __name__ == "__main__":
-    print(crfsuite({"task": "train upos"}).call())
+    print(crfsuite({"task": sys.argv[1].replace("command", "train")}).call())

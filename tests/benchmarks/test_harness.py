@@ -90,6 +90,25 @@ def test_rows_of_a_working_peer(capsys):
         assert row["extra"] == {}
 
 
+def test_several_numbers_of_threads(capsys, tmp_path):
+    """Both are measured in the same rounds; a peer that has one thread is measured once, and so for variants."""
+    pids = tmp_path / "pids"
+    params = {"n": 100, "pids": str(pids)}
+    case = Case("a", params, variants=(Case("b", params),))
+    peers = contender("sleeps", one_thread=True), contender("sums")
+    bench = Benchmark("fake", contender("sums", environment=""), peers, (case,))
+    status, rows = run(bench, capsys, "--threads", "1,2,1")
+    assert status == 0
+    assert [(row["case"], row["threads"]) for row in rows[::2]] == [("a", 1), ("a", 2), ("b", 1), ("b", 2)]
+    assert [row["peer"] for row in rows] == ["sleeps", "sums"] * 4
+    assert len({row["peer_seconds"] for row in rows[::2]}) == 1
+    assert len(pids.read_text().split()) == 4 + 1 + 2  # ours, and the peers with one thread and with two
+    assert harness.main(bench, ["--repeats", "1", "--threads", "1,2", "--peers", ""]) == 0
+    table = capsys.readouterr().out
+    assert "1 and 2 threads, best of 1" in table
+    assert [line.split()[-1] for line in table.splitlines()[4:]] == ["1", "2", "1", "2"]
+
+
 def test_misbehaving_peers_do_not_stop_the_others(capsys, tmp_path):
     pids = tmp_path / "pids"
     bench = benchmark("raises", "misses", "lacks", "eats", "hangs", "dies", "sleeps", pids=pids)
@@ -222,7 +241,9 @@ def test_cases_and_peers_are_chosen(capsys):
     assert capsys.readouterr().out == "case n=0\npeer sums\n"
 
 
-@pytest.mark.parametrize("arguments", [["--cases", "none such"], ["--peers", "nobody"], ["--repeats", "0"]])
+@pytest.mark.parametrize(
+    "arguments", [["--cases", "none such"], ["--peers", "nobody"], ["--repeats", "0"], ["--threads", "1,x"]]
+)
 def test_wrong_arguments_are_errors(arguments):
     with pytest.raises(SystemExit, match="2"):
         harness.main(benchmark("sums"), arguments)

@@ -18,7 +18,7 @@ INTERRUPTED = 130
 def bench(
     name: Annotated[str, typer.Argument(help="Name of a benchmark, or 'all'.", show_default=True)] = "all",
     json: Annotated[bool, typer.Option("--json", help="Print one JSON object per line.")] = False,
-    threads: Annotated[int, typer.Option(min=1, help="Number of threads of all contenders.")] = 2,
+    threads: Annotated[str, typer.Option(help="Number of threads of all contenders; 1,2 measures both.")] = "2",
     repeats: Annotated[
         int | None,
         typer.Option(
@@ -51,7 +51,9 @@ def bench(
         )
     if name != "all" and name not in names:
         raise typer.BadParameter(f"no benchmark is called {name!r}; choose from all, {', '.join(names)}.")
-    options = ["--threads", str(threads)]
+    if not all(text.isdecimal() and int(text) for text in threads.split(",")):
+        raise typer.BadParameter(f"--threads must be a positive whole number, or several such as 1,2; got {threads!r}.")
+    options = ["--threads", threads]
     options += ["--repeats", str(repeats)] if repeats is not None else []
     options += ["--json"] if json else []
     options += ["--quick"] if quick else []
