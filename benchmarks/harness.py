@@ -208,7 +208,7 @@ class CaseRun:
 
     def _name(self, entrant: Entrant) -> str:
         """Return the name of a contender, with its threads if there are several numbers of them."""
-        return entrant.contender.name + (f", {entrant.threads} threads" if len(self.threads) > 1 else "")
+        return entrant.contender.name + (f", {_threads([entrant.threads])}" if len(self.threads) > 1 else "")
 
     def _sample(self, entrant: Entrant) -> None:
         """Take one sample; a disturbed one is repeated, and counts only if there is no better one."""
