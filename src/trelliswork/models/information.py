@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from trelliswork.features.presets import shape
 
 PRIOR = 0.2  # lambda: the information about each attribute before all labels
-WORD, THREE, TWO, FIRST, START = 1.0, 0.5, 0.25, 1.0, 0.5  # c of the kinds of attributes
+WORD, THREE, TWO, FIRST, START = 1.0, 0.5, 0.25, 2.0, 1.0  # c of the kinds of attributes
 Floats = NDArray[np.float64]
 
 
