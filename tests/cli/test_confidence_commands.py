@@ -170,6 +170,11 @@ def test_select_lists_sentences(place):
     parser.input_ = {"columns": ["form", "xpos"]}
     parser.save(place / "parser")
     assert len(ask(place, "select", "parser", "dev.conllu", "-n", "2").splitlines()) == 2
+    scores = [
+        float(ask(place, "select", "tagger", "tags", "-n", "1", "--by", "expected-gain", *more).split("\t")[2])
+        for more in ([], ["--labeled", "tags"])
+    ]
+    assert scores[1] < scores[0]
 
 
 def test_parse_writes_the_probabilities_of_subtrees(place):
@@ -199,6 +204,7 @@ def test_parse_writes_the_probabilities_of_subtrees(place):
         (["calibrate", "tagger", "missing"], 1, "missing"),
         (["calibrate", "tagger", "tags", "--method", "platt"], 2, "platt"),
         (["select", "KneserNey", "tags"], 1, "expected a tagger"),
+        (["select", "tagger", "tags", "--labeled", "tags"], 2, "--labeled is for"),
         (["select", "PCFG", "tags"], 2, "taggers and parsers"),
     ],
 )

@@ -8,7 +8,7 @@ import pytest
 import trelliswork as t
 from tests.models.fitted import PAIRS, WORDS, fitted
 from trelliswork.errors import ValueRangeError
-from trelliswork.models.selection import _greedy, token_values
+from trelliswork.models.selection import Halved, _greedy, token_values
 
 
 def test_values_of_tokens_by_hand():
@@ -16,7 +16,6 @@ def test_values_of_tokens_by_hand():
     np.testing.assert_allclose(token_values([p], "entropy"), [math.log(2), 0])
     np.testing.assert_allclose(token_values([p, p], "entropy"), [2 * math.log(2), 0])
     np.testing.assert_allclose(token_values([p], "margin"), [1, 0])
-    np.testing.assert_allclose(token_values([p], "expected-gain"), [0.5, 0])
     np.testing.assert_allclose(token_values([np.ones((1, 1))], "margin"), [0])
 
 
@@ -38,7 +37,8 @@ def test_the_greedy_choice_is_that_of_all_gains():
     rng = np.random.default_rng(0)
     words = [[str(w) for w in rng.integers(0, 6, size=rng.integers(1, 5))] for _ in range(12)]
     values = [rng.random(len(row)) for row in words]
-    chosen = _greedy(values, words, [1] * 12, 6)
+    halved = Halved(words, values)
+    chosen = _greedy(halved, halved.add, [1] * 12, 6)
     seen: list[str] = []
     for k, score in chosen:
         gains = {}
@@ -59,6 +59,17 @@ def test_a_diverse_choice_has_no_copies():
     pool = [WORDS[hard]] * 3 + WORDS[:10]
     assert [k for k, _ in t.select(model, pool, 3)] == [0, 1, 2]
     assert sorted(k for k, _ in t.select(model, pool, 3, diverse=True))[1:] != [1, 2]
+
+
+def test_labeled_sentences_are_not_chosen_again():
+    model = fitted("HMM")
+    best = t.select(model, WORDS, 1, by="expected-gain")[0]
+    for labeled in ([WORDS[best.sentence]] * 5, []):
+        again = t.select(model, WORDS, len(WORDS), by="expected-gain", labeled=labeled)
+        score = next(row.score for row in again if row.sentence == best.sentence)
+        assert score < best.score / 2 if labeled else again[0] == best
+    with pytest.raises(ValueRangeError, match="labeled= is for"):
+        t.select(model, WORDS, 1, labeled=WORDS)
 
 
 def test_errors():

@@ -233,7 +233,9 @@ def _run(
             chosen = rest[:n]
         else:
             criterion: Criterion = name.removeprefix("diverse ").removesuffix(PER_TOKEN)  # type: ignore[assignment]
-            options = {"diverse": name.startswith("diverse "), "per_token": name.endswith(PER_TOKEN)}
+            options: dict[str, Any] = {"diverse": name.startswith("diverse "), "per_token": name.endswith(PER_TOKEN)}
+            if criterion == "expected-gain":
+                options["labeled"] = [X[k] for k in labeled]
             found = select(model, [X[k] for k in rest], n, by=criterion, **options)
             chosen = [rest[one.sentence] for one in found]
         taken = set(chosen)

@@ -1,21 +1,21 @@
 r"""Active learning: which sentences to label next, by the uncertainty of a model.
 
-Each token has a value: the entropy of its answer, its margin (1 minus the difference of the two best answers), or its
-expected gain, e sqrt(E), where e is the probability that its answer is wrong and E the expected number of errors of the
-whole pool on the same word: an error that is frequent in the pool is worth more than a rare one. The value of a
-sentence is the sum over its tokens, so that long sentences are worth more, as they also cost more.
-
-With ``diverse``, and always for the expected gain, sentences are chosen one after another, and a token counts half for
-each time that its word is in a chosen sentence already:
+Each token has a value: the entropy of its answer, or its margin (1 minus the difference of the two best answers). The
+value of a sentence is the sum over its tokens, so that long sentences are worth more, as they also cost more. With
+``diverse``, sentences are chosen one after another, and a token counts half for each time that its word is in a chosen
+sentence already:
 
 .. math:: gain(s) = \sum_{t \in s} v_t\, 2^{-c(w_t)}
+
+The expected gain of a sentence is what its labels tell about the rest of the pool (`trelliswork.models.information`),
+given the labels that there are and the sentences that are chosen already.
 
 Gains only fall, so that the greedy choice needs few evaluations (Minoux, 1978).
 """
 
 import heapq
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Literal, NamedTuple, get_args
 
 import numpy as np
@@ -25,6 +25,7 @@ from trelliswork.compute.checks import check_count
 from trelliswork.data import AttributeCorpus, Corpus
 from trelliswork.errors import DataError, ValueRangeError
 from trelliswork.inference import chain
+from trelliswork.models.information import Gains, variances
 from trelliswork.models.tasks import LayeredTagger, Tagger, TreeParser
 
 Criterion = Literal["entropy", "margin", "expected-gain"]
@@ -40,7 +41,14 @@ class Selected(NamedTuple):
 
 
 def select(
-    model: Any, X: Any, n: int, *, by: Criterion = "entropy", diverse: bool = False, per_token: bool = False
+    model: Any,
+    X: Any,
+    n: int,
+    *,
+    by: Criterion = "entropy",
+    diverse: bool = False,
+    per_token: bool = False,
+    labeled: Any = None,
 ) -> list[Selected]:
     """Choose the n sentences of a pool that are most useful to label, best first.
 
@@ -53,12 +61,14 @@ def select(
     n : int
         Number of sentences; all of a smaller pool.
     by : {"entropy", "margin", "expected-gain"}
-        Value of a token: the entropy of its marginal distribution; 1 - (best - second best probability); or its
-        probability of error, times the square root of the expected errors of the pool on its word.
+        The entropy of the marginal distribution of each token; 1 - (best - second best probability) of each token; or
+        what the labels of a sentence tell about the words of the pool, by which copies and what is known count less.
     diverse : bool
         Choose one after another, where words that were chosen before count less. "expected-gain" always does.
     per_token : bool
         Divide the value of a sentence by its number of tokens: for a budget of tokens rather than of sentences.
+    labeled : list of sentences, or Corpus, optional
+        Sentences that the model was trained on, for "expected-gain": what they tell is not told again.
 
     Examples
     --------
@@ -70,21 +80,27 @@ def select(
     if by not in get_args(Criterion):
         raise ValueRangeError(f"by must be one of {', '.join(map(repr, get_args(Criterion)))}, got {by!r}.")
     check_count("n", n)
-    diverse = diverse or by == "expected-gain"
+    if by == "expected-gain":
+        values = [variances(tables) for tables in _marginals(model, X)]
+        gains = Gains(_words(X), values)
+        if labeled is not None:
+            gains.know(_words(labeled), [variances(tables) for tables in _marginals(model, labeled)])
+        return _greedy(gains, gains.add, _sizes(values, per_token), n)
+    if labeled is not None:
+        raise ValueRangeError(f"labeled= is for by='expected-gain', got by={by!r}: leave it out.")
     values = [token_values(tables, by) for tables in _marginals(model, X)]
-    words = _words(X) if diverse else None
-    if by == "expected-gain" and words is not None:
-        errors: Counter[str] = Counter()
-        for row, own in zip(values, words, strict=True):
-            for value, word in zip(row.tolist(), own, strict=True):
-                errors[word] += value
-        values = [row * np.sqrt([errors[word] for word in own]) for row, own in zip(values, words, strict=True)]
-    sizes = [max(len(row), 1) if per_token else 1 for row in values]
-    if words is None:
-        scores = [float(row.sum()) / size for row, size in zip(values, sizes, strict=True)]
-        order = sorted(range(len(scores)), key=lambda k: (-scores[k], k))
-        return [Selected(k, scores[k]) for k in order[:n]]
-    return _greedy(values, words, sizes, n)
+    sizes = _sizes(values, per_token)
+    if diverse:
+        halved = Halved([[word.lower() for word in row] for row in _words(X)], values)
+        return _greedy(halved, halved.add, sizes, n)
+    scores = [float(row.sum()) / size for row, size in zip(values, sizes, strict=True)]
+    order = sorted(range(len(scores)), key=lambda k: (-scores[k], k))
+    return [Selected(k, scores[k]) for k in order[:n]]
+
+
+def _sizes(values: Sequence[Floats], per_token: bool) -> list[int]:
+    """Return what the gains of sentences are divided by."""
+    return [max(len(row), 1) if per_token else 1 for row in values]
 
 
 def token_values(tables: Sequence[Floats], by: Criterion) -> Floats:
@@ -94,47 +110,55 @@ def token_values(tables: Sequence[Floats], by: Criterion) -> Floats:
         if by == "entropy":
             with np.errstate(divide="ignore", invalid="ignore"):
                 total -= np.where(p > 0, p * np.log(p), 0.0).sum(axis=1)
-        elif by == "expected-gain":
-            total += 1 - p.max(axis=1, initial=0.0)
         else:
             best = np.sort(p, axis=1)[:, -2:] if p.shape[1] > 1 else np.hstack([np.zeros_like(p), p])
             total += 1 - (best[:, -1] - best[:, -2])
     return np.maximum(total, 0.0)
 
 
-def _greedy(values: Sequence[Floats], words: Sequence[Sequence[str]], sizes: Sequence[int], n: int) -> list[Selected]:
-    """Choose sentences one after another; the gain of a sentence is computed again when it comes first."""
-    seen: Counter[str] = Counter()
+class Halved:
+    """Gains of sentences where a token counts half for each time that its word was chosen."""
 
-    def gain(k: int) -> float:
-        own: dict[str, int] = {}
+    def __init__(self, words: Sequence[Sequence[str]], values: Sequence[Floats]) -> None:
+        self._words, self._values = words, values
+        self._seen: Counter[str] = Counter()
+
+    def __call__(self, sentence: int) -> float:
+        """Return the gain of a sentence."""
+        own: Counter[str] = Counter()
         total = 0.0
-        for value, word in zip(values[k].tolist(), words[k], strict=True):
-            count = seen[word] + own.get(word, 0)
-            total += value * 0.5**count
-            own[word] = own.get(word, 0) + 1
-        return total / sizes[k]
+        for value, word in zip(self._values[sentence].tolist(), self._words[sentence], strict=True):
+            total += value * 0.5 ** (self._seen[word] + own[word])
+            own[word] += 1
+        return total
 
-    heap = [(-gain(k), k) for k in range(len(values))]
+    def add(self, sentence: int) -> None:
+        """Choose a sentence."""
+        self._seen.update(self._words[sentence])
+
+
+def _greedy(gain: Callable[[int], float], add: Callable[[int], None], sizes: Sequence[int], n: int) -> list[Selected]:
+    """Choose sentences one after another; the gain of a sentence is computed again when it comes first."""
+    heap = [(-gain(k) / size, k) for k, size in enumerate(sizes)]
     heapq.heapify(heap)
     chosen: list[Selected] = []
     while heap and len(chosen) < n:
         _, k = heapq.heappop(heap)
-        now = gain(k)
+        now = gain(k) / sizes[k]
         if heap and now < -heap[0][0]:
             heapq.heappush(heap, (-now, k))
             continue
         chosen.append(Selected(k, now))
-        seen.update(words[k])
+        add(k)
     return chosen
 
 
 def _words(X: Any) -> list[list[str]]:
-    """Return the words of sentences, in lower case: the first column."""
+    """Return the words of sentences: the first column."""
     if isinstance(X, AttributeCorpus):
-        raise DataError("a choice by words needs words, and the pool has ready attributes: leave diverse out.")
+        raise DataError("this choice needs words, and the sentences have ready attributes: use entropy or margin.")
     sentences = X.sentences(0) if isinstance(X, Corpus) else X
-    return [[(token if isinstance(token, str) else str(token[0])).lower() for token in row] for row in sentences]
+    return [[token if isinstance(token, str) else str(token[0]) for token in row] for row in sentences]
 
 
 def _parts(X: Any) -> Iterator[Any]:

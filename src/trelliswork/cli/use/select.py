@@ -31,8 +31,8 @@ def select(
     by: Annotated[
         By,
         typer.Option(
-            help="entropy of each token; margin, 1 minus the difference of the two best answers; or expected-gain, the "
-            "probability of error weighted by the errors of the pool on the same word."
+            help="entropy of each token; margin, 1 minus the difference of the two best answers; or expected-gain, "
+            "what the labels of a sentence tell about the rest of the pool."
         ),
     ] = By.entropy,
     diverse: Annotated[
@@ -41,6 +41,10 @@ def select(
     per_token: Annotated[
         bool, typer.Option("--per-token", help="Divide the value of a sentence by its length, for a budget of tokens.")
     ] = False,
+    labeled: Annotated[
+        list[str] | None,
+        typer.Option(help="File that the model was trained on, for expected-gain; may be given several times."),
+    ] = None,
     format: TrainedFormatOption = FileFormat.auto,
     json: Annotated[bool, typer.Option("--json", help="One JSON object per sentence and line.")] = False,
 ) -> None:
@@ -49,7 +53,7 @@ def select(
     Writes a line for each, best first: the file, the number of the sentence in it (from 1), its score, and its words,
     separated by tabs.
 
-    Example: trelliswork select tagger pool.conllu -n 100 --diverse
+    Example: trelliswork select tagger pool.conllu -n 100 --by expected-gain --labeled train.conllu
     """
     from trelliswork.data import Corpus
     from trelliswork.models.selection import select as choose
@@ -61,21 +65,31 @@ def select(
     files = Inputs.of(pool).files
     parts = [_read(fitted, str(file), format) for file in files]
     places = [(str(file), k) for file, part in zip(files, parts, strict=True) for k in range(len(part))]
-    if all(isinstance(part, Corpus) for part in parts):
-        corpus: Any = Corpus.joined(parts, len(parts[0].columns))
-    elif len(parts) == 1:
-        corpus = parts[0]
-    else:
-        raise typer.BadParameter("of files of ready attributes, select takes one at a time.")
+    corpus = _joined(parts)
+    if labeled and by is not By.expected_gain:
+        raise typer.BadParameter(f"--labeled is for --by expected-gain, not for --by {by.value}: leave it out.")
+    known = _joined([_read(fitted, str(file), format) for file in Inputs.of(labeled).files]) if labeled else None
     print(f"choosing from {plural(len(corpus), 'sentences')}", file=sys.stderr)
+    chosen = choose(fitted, corpus, n, by=by.value, diverse=diverse, per_token=per_token, labeled=known)
     words = corpus.sentences(0) if isinstance(corpus, Corpus) else None
-    for index, score in choose(fitted, corpus, n, by=by.value, diverse=diverse, per_token=per_token):
+    for index, score in chosen:
         file, number = places[index]
         if json:
             plain = {"file": file, "sentence": number + 1, "score": score}
             print(json_module.dumps(plain | ({} if words is None else {"words": words[index]}), ensure_ascii=False))
         else:
             print(file, number + 1, f"{score:.4f}", "" if words is None else " ".join(words[index]), sep="\t")
+
+
+def _joined(parts: list[Any]) -> Any:
+    """Return the sentences of several files together."""
+    from trelliswork.data import Corpus
+
+    if all(isinstance(part, Corpus) for part in parts):
+        return Corpus.joined(parts, len(parts[0].columns))
+    if len(parts) > 1:
+        raise typer.BadParameter("of files of ready attributes, select takes one at a time.")
+    return parts[0]
 
 
 def _read(model: Any, file: str, format: FileFormat) -> Any:
