@@ -142,7 +142,7 @@ def active_learning(
     target: float = 93.0,
     by: Sequence[str] = (RANDOM, "entropy", "expected-gain"),
     first: int = 100,
-    growth: float = 1.4,
+    growth: float = 1.2,
     l2: float = 0.1,
     max_iter: int = 60,
     n_sentences: int | None = None,
