@@ -11,7 +11,7 @@ import numpy as np
 
 from trelliswork.compute.jit import helper, kernel
 from trelliswork.compute.kernels.rows import exp_row
-from trelliswork.inference.graph.kernels.flooding import many_rows, table_shape, weighted_rows
+from trelliswork.inference.graph.kernels.messages import many_rows, table_shape, weighted_rows, whole_vectors
 from trelliswork.inference.graph.kernels.records import Integers, Layout, Messages, TableData
 
 TINY = 1e-200  # terms lost to underflow are below 1e-100 of a larger sum
@@ -109,7 +109,8 @@ def _sum_messages(layout, f, skip, log_q, tables, w, out, scratch):
             continue
         e = layout.fac_edge[slot + k - (4 - arity)]
         v = layout.edge_variable[e]
-        shift = exp_row(log_q, layout.edge_at[e], layout.n_states[v], scratch, to, layout.widths[v])
+        n = layout.n_states[v]
+        shift = exp_row(log_q, layout.edge_at[e], n, scratch, to, whole_vectors(n))
         shift = shift if shift > -np.inf else 0.0
         if k == 0:
             s0 = shift
@@ -128,7 +129,7 @@ def _sum_messages(layout, f, skip, log_q, tables, w, out, scratch):
         if skip != 0:
             weighted_rows(tables.weights, table + n2 * width3, n3, width2, scratch, 3 * widest, out, 2 * widest)
     else:
-        many_rows(tables.weights, table, n0, n1, n2, width3, scratch, out, widest)
+        many_rows(tables.weights, table, n0, n1, n2, whole_vectors(n3), scratch, out, widest)
     shifts = (s1 + s2 + s3, s0 + s2 + s3, s0 + s1 + s3, s0 + s1 + s2)
     n = (n0, n1, n2, n3)
     copied = False
