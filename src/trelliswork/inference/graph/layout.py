@@ -174,6 +174,8 @@ def _for_rows(tables: Doubles, rows: int) -> Doubles:
 
 def pad_states(layout: Layout, flat: Doubles, fill: float) -> Doubles:
     """Convert (B, sum of states) to (B, sum of widths)."""
+    if flat.shape[1] == layout.state_at[-1]:  # no padding
+        return flat.copy()
     out = np.full((len(flat), layout.state_at[-1]), fill)
     out[:, _inside(layout)] = flat
     return out
@@ -181,7 +183,7 @@ def pad_states(layout: Layout, flat: Doubles, fill: float) -> Doubles:
 
 def unpad_states(layout: Layout, padded_states: Doubles) -> Doubles:
     """Convert (B, sum of widths) to (B, sum of states)."""
-    return padded_states[:, _inside(layout)]
+    return padded_states if layout.n_states.sum() == layout.state_at[-1] else padded_states[:, _inside(layout)]
 
 
 def _inside(layout: Layout) -> NDArray[np.bool_]:

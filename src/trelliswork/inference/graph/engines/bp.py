@@ -115,11 +115,10 @@ def _iterate(graph: Prepared, options: Options) -> Progress:
             threads.run(bounds.residual_weights, graph.ranges, *given, _buckets(graph, pairs), pairs, rule, outcome)
         else:
             threads.run(flood, graph.ranges, *given, messages.log_r, pairs, rule, outcome)
-        keep = status != UNDERFLOW
         with np.errstate(divide="ignore"):
-            messages.log_r[keep] = np.log(r[keep])
+            np.log(r, out=messages.log_r)
         messages.log_r[status == IMPOSSIBLE] = -np.inf
-        messages.log_r[~keep] = 0.0
+        messages.log_r[status == UNDERFLOW] = 0.0
     skip = status != UNDERFLOW
     converged = (status == CONVERGED) | (status == IMPOSSIBLE)
     if not skip.all():
@@ -150,7 +149,7 @@ def _buckets(graph: Prepared, pairs: Pairs) -> bounds.Buckets:
     contraction = np.ones((len(graph.data.weights), E))
     bounds.contractions(graph.layout, graph.data, pairs, contraction)
     largest = max(graph.data.weights.shape[1], graph.messages.log_r.shape[1], graph.messages.log_unary.shape[1])
-    plan = np.zeros(8 * E, np.int32 if largest < 2**31 else np.int64)
+    plan: NDArray[np.integer] = np.zeros(8 * E, np.int32 if largest < 2**31 else np.int64)
     bounds.plan_updates(graph.layout, pairs, plan)
     links = np.empty((B, 2 * (E + bounds.LEVELS)), np.int32)
     edges, changes = np.zeros((B, bounds.BATCH), np.int64), np.zeros((B, bounds.BATCH))

@@ -1,11 +1,12 @@
 """Residual belief propagation in probability space: update the messages that may change most.
 
 How much a message would change is not computed but bounded by the changes of the messages it depends on, so that an
-update computes one message (Sutton and McCallum, 2007, "Improved dynamic schedules for belief propagation"). Changes
-are measured by ``max(new / old) / min(new / old) - 1`` over the states, which is at least the largest relative change
-of an entry. If the messages to a variable change by d1, d2, .. since it last sent, what it sends through a table
-changes by at most c (d1 + d2 + ..), where c <= 1 is the contraction of the table in Hilbert's metric (Birkhoff, 1957).
-So when all bounds are below the tolerance, all changes are.
+update computes one message (Sutton and McCallum, 2007, "Improved dynamic schedules for belief propagation"). Messages
+are compared by the logarithm of max(new / old) / min(new / old) over the states, Hilbert's metric, which is at least
+the largest relative change of an entry. If the messages to a variable have changed by d1, d2, .. since it last sent,
+what it sends through a table changes by at most c (d1 + d2 + ..), where c <= 1 is the contraction of the table
+(Birkhoff, 1957). So when all bounds are below the tolerance, all relative changes are. x - 1 in place of log x makes
+the bounds larger and saves the logarithms.
 
 Edges are in buckets by the exponents of their bounds, last in, first out: this takes fewer updates than first in, first
 out, and what was touched last is in the cache.
@@ -57,11 +58,11 @@ SLACK = 1.0 + 1e-9  # for rounding in contractions
 class Buckets(NamedTuple):
     """Edges in buckets by the exponents of their bounds, of all graphs or of one.
 
-    A bucket is a ring: ``links[2 * e]`` is the edge after e and ``links[2 * e + 1]`` the one before; number E + k stands
-    for bucket k itself. Edges whose bound is not above the tolerance are in none.
+    A bucket is a ring: ``links[2 * e]`` is the edge after e and ``links[2 * e + 1]`` the one before; number E + k
+    stands for bucket k itself. Edges whose bound is not above the tolerance are in none.
     """
 
-    key: Doubles  # (B, E) bound of the change of the message
+    key: Doubles  # (B, E) bound of the distance of the message from what it would be now
     contraction: Doubles  # (1 or B, E) of the table from the edge's variable to the other one
     links: NDArray[np.int32]  # (B, 2 * (E + LEVELS))
     plan: NDArray[np.integer]  # (8 * E,), see `plan_updates`
@@ -201,7 +202,7 @@ def _update_any(layout, pairs, e, weights, weight_at, own, damping):
 
 @helper(forceinline=True)
 def _change_of_two(x, y, before_x, before_y):
-    """max(ratio) / min(ratio) - 1 of messages (x, y) and (before_x, before_y)."""
+    """Bound of the distance of messages (x, y) and (before_x, before_y): the larger ratio over the smaller, less 1."""
     up, down = x * before_y, y * before_x
     least = min(up, down)
     return abs(up - down) / least if least > 0.0 else 0.0 if up == down else np.inf

@@ -172,7 +172,7 @@ def _max_messages(layout, f, log_q, tables, w, out):
                 row += n3
 
 
-@helper
+@helper(forceinline=True)
 def _max_messages_of_two(layout, f, log_q, tables, out):
     """Rows of ``out``: the max-product messages of a factor over two variables."""
     widest = len(out) // 4
@@ -193,7 +193,7 @@ def _max_messages_of_two(layout, f, log_q, tables, out):
         row += n3
 
 
-@helper
+@helper(forceinline=True)
 def factor_messages(layout, f, skip, tables, messages, maximize):
     """``messages.rows[1]``: new messages of table factor f, in four rows, except that to slot ``skip``."""
     w, out, scratch = messages.rows[0], messages.rows[1], messages.rows[2]
@@ -250,7 +250,7 @@ def gather(layout, v, messages):
             acc += log_r[at]
 
 
-@helper
+@helper(forceinline=True)
 def _send(layout, f, rank, low, high, tables, messages, rule):
     """New messages from table factor f to its variables with low <= rank < high; return the largest change."""
     out = messages.rows[1]

@@ -131,11 +131,16 @@ def weighted_rows(table, at, n_rows, width, by, by_at, out, out_at):
     if width > lanes(out):
         _wide_rows(table, at, n_rows, width, by, by_at, out, out_at)
         return
-    # Few states: small enough to be inlined, so that the processor can load several tables at once.
-    message = spread(out, 0.0)
+    store(out, out_at, one_vector(table, at, n_rows, by, by_at))
+
+
+@helper(forceinline=True)
+def one_vector(table, at, n_rows, by, by_at):
+    """sum_i by[i] table[i], with rows of one vector."""
+    message = spread(table, 0.0)
     for i in range(n_rows):
-        message = multiply_add(spread_at(by, by_at + i), load(table, at + i * width), message)
-    store(out, out_at, message)
+        message = multiply_add(spread_at(by, by_at + i), load(table, at + i * lanes(table)), message)
+    return message
 
 
 @helper
@@ -211,7 +216,7 @@ def commit_weights(out, out_at, width, old, new, at, damping, seen):
     return Seen(min(seen.least_sum, s), seen.change, seen.lowest, changes, lowests)
 
 
-@helper
+@helper(forceinline=True)
 def commit_two(x, y, old, new, at, damping, seen):
     """`commit_weights` for the two numbers of a short message."""
     s = x + y
@@ -263,7 +268,7 @@ def gather_weights(layout, v, unary, r, q, to):
             product = multiply(product, load(r, base + k))
 
 
-@helper
+@helper(forceinline=True)
 def send(layout, pairs, e, source, weights, out, old, new, damping, seen):
     """Message of edge e's variable through a factor over two variables: from ``old`` to ``new``; ``out`` is scratch."""
     at = layout.edge_at[pairs.to[e]]
@@ -274,6 +279,14 @@ def send(layout, pairs, e, source, weights, out, old, new, damping, seen):
         to_x = x * get(weights, table) + y * get(weights, table + 2)
         to_y = x * get(weights, table + 1) + y * get(weights, table + 3)
         return commit_two(to_x, to_y, old, new, at, damping, seen)
+    if width == lanes(out) and damping == 0.0:
+        message = one_vector(weights, table, source.n_states, q, q_at)
+        s = total(message)
+        message, before = multiply(message, spread(out, 1.0 / s if s > 0.0 else 0.0)), load(old, at)
+        store(new, at, message)
+        changes = maximum(seen.changes, maximum(subtract(message, before), subtract(before, message)))
+        lowests = maximum(seen.lowests, subtract(spread(out, 0.0), if_positive(message, spread(out, 1.0))))
+        return Seen(min(seen.least_sum, s), seen.change, seen.lowest, changes, lowests)
     weighted_rows(weights, table, source.n_states, width, q, q_at, out, 0)
     return commit_weights(out, 0, width, old, new, at, damping, seen)
 
@@ -337,5 +350,6 @@ def fill_uniform(layout: Layout, r):
     for b in range(len(r)):
         for e in range(len(layout.edge_variable)):
             n, at = layout.n_states[layout.edge_variable[e]], layout.edge_at[e]
+            share = 1.0 / n
             for i in range(at, layout.edge_at[e + 1]):
-                r[b, i] = 1.0 / n if i < at + n else 0.0
+                r[b, i] = share if i < at + n else 0.0

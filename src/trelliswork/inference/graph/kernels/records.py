@@ -62,8 +62,8 @@ class Layout(NamedTuple):
 
     A message belongs to an edge between a variable and a factor. Edges are numbered by variable, so that the messages
     to one variable are contiguous. Each takes the variable's number of states rounded up to 2 or to whole SIMD vectors,
-    its width. Factors are numbered group by group, the structured ones last: ``fac_edge[fac_start[f]:fac_start[f + 1]]``
-    are the edges of factor f in the order of its variables.
+    its width. Factors are numbered group by group, the structured ones last; the edges of factor f, in the order of its
+    variables, are ``fac_edge[fac_start[f]:fac_start[f + 1]]``.
     """
 
     n_states: Integers  # (V,)
@@ -83,8 +83,8 @@ class Layout(NamedTuple):
 class TableData(NamedTuple):
     """Tables of all factors for message passing, of all graphs or (in kernels) of one, without the first axis.
 
-    ``weights`` are exp(table - shift), last axis padded with zeros: over two variables to the width of the last one, and
-    followed by the transpose; over more to whole vectors.
+    ``weights`` are exp(table - shift), last axis padded with zeros: over two variables to the width of the last one,
+    and followed by the transpose; over more to whole vectors.
     """
 
     weights: Doubles  # (1 or B, W)
