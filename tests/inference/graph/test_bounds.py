@@ -1,5 +1,7 @@
 """Residual belief propagation by bounds: they are never below the true changes, and order the updates."""
 
+from itertools import pairwise
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -55,12 +57,14 @@ def test_bounds_are_not_below_the_changes(seed, zeros, damping, n_iter):
     before = r.copy()
     one = weights.Outcome(np.zeros(2, np.int64), np.zeros(2), np.zeros(2, np.int64))
     scratch = np.empty_like(r)
-    flooding.flood(0, 2, graph.layout, graph.data, state, scratch, pairs, options._replace(damping=0.0, max_iter=1), one)
+    flooding.flood(
+        0, 2, graph.layout, graph.data, state, scratch, pairs, options._replace(damping=0.0, max_iter=1), one
+    )
     edge_at = graph.layout.edge_at
     for b in range(2):
         if outcome.status[b] == weights.IMPOSSIBLE or one.status[b] == weights.IMPOSSIBLE:
             continue
-        for e, (first, last) in enumerate(zip(edge_at, edge_at[1:], strict=False)):
+        for e, (first, last) in enumerate(pairwise(edge_at)):
             # a damped message with a new zero does not sum to one
             new, old = (m[b, first:last] / m[b, first:last].sum() for m in (r, before))
             assert queue.key[b, e] >= distance(new, old) * (1 - 1e-9) - 1e-13
@@ -103,7 +107,9 @@ def test_residuals_converge_where_flooding_oscillates():
     grid = binary_grid(12, 0.0, 0)
     couplings = rng.uniform(-1.2, 1.2, len(grid.groups[0]))[:, None, None] * np.array([[1.0, -1.0], [-1.0, 1.0]])
     pairs = grid.groups[0].variables
-    wiring = wire(grid.n_states, [Tables(pairs, np.arange(len(pairs)), couplings[None])], log_unary=0.1 * grid.log_unary)
+    wiring = wire(
+        grid.n_states, [Tables(pairs, np.arange(len(pairs)), couplings[None])], log_unary=0.1 * grid.log_unary
+    )
     assert not bp.run(wiring, schedule="flooding", max_iter=200).converged.any()
     result = bp.run(wiring, schedule="residual", max_iter=200)
     assert result.converged.all()

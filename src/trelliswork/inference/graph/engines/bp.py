@@ -26,9 +26,8 @@ from trelliswork.inference.graph.engines.passing import (
     takes_one_sweep,
 )
 from trelliswork.inference.graph.kernels import beliefs as belief_kernels
-from trelliswork.inference.graph.kernels import bounds
+from trelliswork.inference.graph.kernels import bounds, flooding
 from trelliswork.inference.graph.kernels import messages as weights
-from trelliswork.inference.graph.kernels.flooding import flood
 from trelliswork.inference.graph.kernels.log_space import Sweep
 from trelliswork.inference.graph.kernels.messages import (
     CONVERGED,
@@ -114,7 +113,7 @@ def _iterate(graph: Prepared, options: Options) -> Progress:
         elif options.schedule == "residual":
             threads.run(bounds.residual_weights, graph.ranges, *given, _buckets(graph, pairs), pairs, rule, outcome)
         else:
-            threads.run(flood, graph.ranges, *given, messages.log_r, pairs, rule, outcome)
+            _flood(graph, state, pairs, rule, outcome)
         with np.errstate(divide="ignore"):
             np.log(r, out=messages.log_r)
         messages.log_r[status == IMPOSSIBLE] = -np.inf
@@ -126,6 +125,30 @@ def _iterate(graph: Prepared, options: Options) -> Progress:
         n_iter, residual = np.where(skip, n_iter, rest.n_iter), np.where(skip, residual, rest.residual)
         converged = np.where(skip, converged, rest.converged)
     return Progress(n_iter, residual, converged)
+
+
+def _flood(graph: Prepared, state: Probabilities, pairs: Pairs, rule: weights.Options, outcome: Outcome) -> None:
+    """Flood: graph by graph if they are large, then the threads share the variables; else several graphs at a time."""
+    layout, new = graph.layout, graph.messages.log_r  # scratch
+    ranges = threads.cut(1 + np.diff(layout.var_start) * layout.n_states**2, least=threads.LEAST_WORK)
+    if len(ranges) < 2 or len(pairs.large):
+        threads.run(flooding.flood, graph.ranges, layout, graph.data, state, new, pairs, rule, outcome)
+        return
+    n = len(ranges)
+    starts = np.array([0, *(stop for _, stop in ranges)])
+    parts = flooding.Parts(starts, np.zeros((n, *state.rows.shape[1:])), np.zeros((n, 3)))
+    each = threads.cut_evenly(n, ranges.cost // n)
+    for b in range(graph.wiring.n_graphs):
+        table = graph.data.weights[b if len(graph.data.weights) > 1 else 0]
+        r, other = state.r[b], new[b]
+        while outcome.status[b] == RUNNING and outcome.n_iter[b] < rule.max_iter:
+            own = Probabilities(state.unary[b], r, state.q[b], state.rows[b])
+            threads.run(flooding.flood_parts, each, layout, table, own, other, pairs, parts, rule)
+            outcome.n_iter[b] += 1
+            outcome.status[b], outcome.residual[b] = flooding.judge_parts(parts, rule)
+            r, other = other, r
+        if outcome.n_iter[b] % 2:
+            state.r[b] = r
 
 
 def _pairs(graph: Prepared) -> Pairs:

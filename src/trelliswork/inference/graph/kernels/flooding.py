@@ -4,12 +4,16 @@ The loop goes over variables: their messages are contiguous, and what they send 
 an iteration reads the memory once.
 """
 
+from typing import NamedTuple
+
 from trelliswork.compute.jit import helper, kernel
+from trelliswork.compute.simd import largest
 from trelliswork.inference.graph.kernels.messages import (
     RUNNING,
     Options,
     Outcome,
     Probabilities,
+    Seen,
     Source,
     commit_weights,
     fill_rows,
@@ -21,18 +25,26 @@ from trelliswork.inference.graph.kernels.messages import (
     send,
     width_of,
 )
-from trelliswork.inference.graph.kernels.records import Layout, Pairs, TableData
+from trelliswork.inference.graph.kernels.records import Doubles, Integers, Layout, Pairs, TableData
+
+
+class Parts(NamedTuple):
+    """Parts of the variables of a large graph."""
+
+    starts: Integers  # (n + 1,) first variable of each part, and the number of variables
+    rows: Doubles  # (n, 3, 4 * widest) scratch
+    seen: Doubles  # (n, 3) least sum, largest change and smallest positive number of what each part sends
 
 
 @helper
 def _from_variables(start, stop, layout, pairs, weights, own, new, damping):
     """Messages from variables ``start:stop`` through factors over two variables; return what was seen."""
     q, out = own.q, own.rows[1]
-    keep = len(pairs.large) > 0
+    keep, scratch = len(pairs.large) > 0, layout.edge_at[layout.var_start[start]]
     seen = nothing_seen(new)
     for v in range(start, stop):
         first, last, n_states = layout.var_start[v], layout.var_start[v + 1], layout.n_states[v]
-        at = layout.edge_at[first] if keep else 0
+        at = layout.edge_at[first] if keep else scratch
         gather_weights(layout, v, own.unary, own.r, q, at)
         for e in range(first, last):
             if pairs.to[e] >= 0:
@@ -75,3 +87,27 @@ def flood(
         if n_iter[b] % 2:
             for i in range(len(other)):
                 other[i] = own.r[i]
+
+
+@kernel
+def flood_parts(
+    start, stop, layout: Layout, weights, own: Probabilities, new, pairs: Pairs, parts: Parts, options: Options
+):  # fmt: skip
+    """One iteration of parts ``start:stop`` of one graph whose factors are over two variables."""
+    for p in range(start, stop):
+        mine = Probabilities(own.unary, own.r, own.q, parts.rows[p])
+        first, last = parts.starts[p], parts.starts[p + 1]
+        seen = _from_variables(first, last, layout, pairs, weights, mine, new, options.damping)
+        parts.seen[p, 0] = seen.least_sum
+        parts.seen[p, 1] = max(seen.change, largest(seen.changes))
+        parts.seen[p, 2] = min(seen.lowest, -largest(seen.lowests))
+
+
+@kernel
+def judge_parts(parts: Parts, options: Options):
+    """`judge` an iteration of all parts."""
+    seen = nothing_seen(parts.seen)
+    for p in range(len(parts.seen)):
+        least_sum, change = min(seen.least_sum, parts.seen[p, 0]), max(seen.change, parts.seen[p, 1])
+        seen = Seen(least_sum, change, min(seen.lowest, parts.seen[p, 2]), seen.changes, seen.lowests)
+    return judge(seen, options)
