@@ -171,12 +171,9 @@ def _buckets(graph: Prepared, pairs: Pairs) -> bounds.Buckets:
     B, E = graph.wiring.n_graphs, len(graph.layout.edge_variable)
     contraction = np.ones((len(graph.data.weights), E))
     bounds.contractions(graph.layout, graph.data, pairs, contraction)
-    largest = max(graph.data.weights.shape[1], graph.messages.log_r.shape[1], graph.messages.log_unary.shape[1])
-    plan: NDArray[np.integer] = np.zeros(8 * E, np.int32 if largest < 2**31 else np.int64)
-    bounds.plan_updates(graph.layout, pairs, plan)
     links = np.empty((B, 2 * (E + bounds.LEVELS)), np.int32)
     edges, changes = np.zeros((B, bounds.BATCH), np.int64), np.zeros((B, bounds.BATCH))
-    return bounds.Buckets(np.empty((B, E)), contraction, links, plan, edges, changes)
+    return bounds.Buckets(np.empty((B, E)), contraction, links, edges, changes)
 
 
 def _weights_of_states(graph: Prepared) -> Doubles:

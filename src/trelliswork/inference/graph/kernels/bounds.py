@@ -48,7 +48,6 @@ from trelliswork.inference.graph.kernels.messages import (
 )
 from trelliswork.inference.graph.kernels.records import NARROW, Doubles, Integers, Layout, Pairs, TableData
 
-ANY, TWO_BY_TWO = 0, 1  # kinds of tables
 BATCH = 2  # messages of one bucket that are updated together
 LEVELS = 64  # buckets; the last one has all bounds below 2^-62
 TINY = 1e-300  # in place of zeros: a zero that appears or vanishes is a change of at least 1e200
@@ -65,7 +64,6 @@ class Buckets(NamedTuple):
     key: Doubles  # (B, E) bound of the distance of the message from what it would be now
     contraction: Doubles  # (1 or B, E) of the table from the edge's variable to the other one
     links: NDArray[np.int32]  # (B, 2 * (E + LEVELS))
-    plan: NDArray[np.integer]  # (8 * E,), see `plan_updates`
     edges: Integers  # (B, BATCH) that are updated together
     changes: Doubles  # (B, BATCH) of their messages
 
@@ -112,7 +110,8 @@ def _raise(queue, e, by, tolerance, top):
 @helper(forceinline=True)
 def _raise_from(layout, pairs, e, change, queue, tolerance, top):
     """Raise the bounds of all messages that depend on the message to edge e."""
-    for k in range(get(queue.plan, 8 * e + 6), get(queue.plan, 8 * e + 7)):
+    v = get(layout.edge_variable, e)
+    for k in range(get(layout.var_start, v), get(layout.var_start, v + 1)):
         to = get(pairs.to, k)
         if to >= 0:
             by = get(queue.contraction, k) * change
@@ -174,16 +173,20 @@ def _compute_large(layout, e, weights, weight_at, own):
 
 
 @helper(forceinline=True)
-def _update(layout, pairs, e, weights, weight_at, own, plan, damping):
+def _update(layout, pairs, e, weights, weight_at, own, damping):
     """Compute and store the message to edge e; see `_accept`."""
-    at, row = get(layout.edge_at, e), 8 * e
-    if get(plan, row) == TWO_BY_TWO:
-        start, stop, skip = get(plan, row + 1), get(plan, row + 2), get(plan, row + 3)
-        x, y = _product_of_two(get(plan, row + 4), start, stop, skip, own)
-        table = np.int64(get(plan, row + 5))
-        to_x = x * get(weights, table) + y * get(weights, table + 2)
-        to_y = x * get(weights, table + 1) + y * get(weights, table + 3)
-        return _accept_two(to_x, to_y, own.r, at, damping)
+    at, sender = get(layout.edge_at, e), get(pairs.to, e)
+    if sender >= 0 and get(layout.edge_at, e + 1) == at + NARROW:
+        v, skip, table = get(layout.edge_variable, sender), get(layout.edge_at, sender), get(pairs.table_at, sender)
+        if get(layout.n_states, v) == NARROW:
+            start, stop = (
+                get(layout.edge_at, get(layout.var_start, v)),
+                get(layout.edge_at, get(layout.var_start, v + 1)),
+            )
+            x, y = _product_of_two(get(layout.state_at, v), start, stop, skip, own)
+            to_x = x * get(weights, table) + y * get(weights, table + 2)
+            to_y = x * get(weights, table + 1) + y * get(weights, table + 3)
+            return _accept_two(to_x, to_y, own.r, at, damping)
     return _update_any(layout, pairs, e, weights, weight_at, own, damping)
 
 
@@ -284,9 +287,7 @@ def _by_bounds(layout, pairs, weights, weight_at, own, queue, options):
         least_sum = lowest = 1.0
         for i in range(n):  # without branches, so that the processor computes several messages at once
             e = queue.edges[i]
-            s, low, queue.changes[i], key[e] = _update(
-                layout, pairs, e, weights, weight_at, own, queue.plan, options.damping
-            )
+            s, low, queue.changes[i], key[e] = _update(layout, pairs, e, weights, weight_at, own, options.damping)
             least_sum, lowest = min(least_sum, s), min(lowest, low)
         if lowest < options.threshold:
             status = UNDERFLOW
@@ -328,28 +329,6 @@ def _contract(table, at, n_rows, n_columns, width):
 
 
 @kernel
-def plan_updates(layout: Layout, pairs: Pairs, plan):
-    """Fill ``plan`` with what an update of a message reads first, in one cache line instead of many.
-
-    Kind of table; start, end and own part of the messages to the sender; its unary weights; its table; first and last
-    edge of the receiver.
-    """
-    for e in range(len(pairs.to)):
-        receiver, sender, row = layout.edge_variable[e], pairs.to[e], 8 * e
-        plan[row] = ANY
-        plan[row + 6], plan[row + 7] = layout.var_start[receiver], layout.var_start[receiver + 1]
-        if sender >= 0:
-            v = layout.edge_variable[sender]
-            if layout.n_states[v] == NARROW and layout.widths[receiver] == NARROW:
-                plan[row] = TWO_BY_TWO
-            plan[row + 1] = layout.edge_at[layout.var_start[v]]
-            plan[row + 2] = layout.edge_at[layout.var_start[v + 1]]
-            plan[row + 3] = layout.edge_at[sender]
-            plan[row + 4] = layout.state_at[v]
-            plan[row + 5] = pairs.table_at[sender]
-
-
-@kernel
 def contractions(layout: Layout, data: TableData, pairs: Pairs, out):
     """Fill (1 or B, E) for the edges of factors over two variables."""
     for b in range(len(out)):
@@ -369,9 +348,7 @@ def residual_weights(
     n_iter, residual, status = outcome
     for b in range(start, stop):
         row = b if len(data.weights) > 1 else 0
-        mine = Buckets(
-            queue.key[b], queue.contraction[row], queue.links[b], queue.plan, queue.edges[b], queue.changes[b]
-        )
+        mine = Buckets(queue.key[b], queue.contraction[row], queue.links[b], queue.edges[b], queue.changes[b])
         own = own_probabilities(state, b)
         status[b], n_iter[b], residual[b] = _by_bounds(
             layout, pairs, data.weights[row], data.weight_at, own, mine, options
