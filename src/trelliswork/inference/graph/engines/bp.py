@@ -63,13 +63,13 @@ def run(
     wiring : Wiring
     schedule : {"auto", "flooding", "sequential", "residual"}
         ``flooding`` computes all messages from the previous ones; ``sequential`` sweeps over the variables, forth and
-        back, and uses each new message at once; ``residual`` updates the messages that change most. ``auto`` is
-        one iteration of sweeps on a forest of tables without damping, and flooding elsewhere.
+        back, and uses each new message at once; ``residual`` updates the messages that may change most. ``auto``
+        is one iteration of sweeps on a forest of tables without damping, and flooding elsewhere.
     damping : float
         Fraction of the old message in the new one, in [0, 1): helps where messages oscillate.
     tolerance : float
-        Converged when no entry of a message would change by more: a probability (``residual``: a relative change) if
-        nothing can underflow, else, and with structured factors, a logarithm (relative beyond 1).
+        Converged when no entry of a message would change by more: a probability (``residual``: a bound of the relative
+        change) if nothing can underflow, else, and with structured factors, a logarithm (relative beyond 1).
     max_iter : int
         Maximum number of iterations; one iteration of ``residual`` updates as many messages as there are edges.
 

@@ -293,11 +293,12 @@ def _by_bounds(layout, pairs, weights, weight_at, own, queue, options):
             status = UNDERFLOW
         elif least_sum == 0.0:
             status = IMPOSSIBLE
-        for i in range(n):
-            level = _level(key[queue.edges[i]], tolerance)
-            if level < LEVELS:  # behind those that wait: damping means that other messages are updated in between
-                _insert(links, queue.edges[i], np.int64(get(links, 2 * (E + level) + 1)))
-                top = min(top, level)
+        if options.damping > 0.0:  # behind those that wait, so that other messages are updated in between
+            for i in range(n):
+                level = _level(key[queue.edges[i]], tolerance)
+                if level < LEVELS:
+                    _insert(links, queue.edges[i], np.int64(get(links, 2 * (E + level) + 1)))
+                    top = min(top, level)
         for i in range(n):
             top = _raise_from(layout, pairs, queue.edges[i], queue.changes[i], queue, tolerance, top)
         n_updates += n
