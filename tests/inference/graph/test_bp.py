@@ -141,6 +141,25 @@ def test_results_do_not_depend_on_the_number_of_threads():
     assert np.array_equal(results[0].marginals, results[1].marginals)
 
 
+@given(seed=seeds, zeros=st.sampled_from([0.0, 0.1]), damping=st.sampled_from([0.0, 0.3]))
+def test_large_graphs_are_flooded_in_parts(seed, zeros, damping):
+    """Threads share the variables of a graph; here parts of a small graph, with the same numbers to the last bit."""
+    rng = np.random.default_rng(seed)
+    n_states = rng.choice([2, 3, 20], 6)
+    wiring = random_graph(
+        rng, n_states=n_states, n_factors=8, n_graphs=2, max_arity=2 + seed % 2, scale=0.5, zeros=zeros
+    )
+    options = {"schedule": "flooding", "damping": damping, "max_iter": 1 + seed % 40}
+    want = bp.run(wiring, **options)
+    with pytest.MonkeyPatch.context() as patch, threads.num_threads(2):
+        patch.setattr(threads, "LEAST_WORK", 5)
+        got = bp.run(wiring, **options)
+    for one, other in zip(want.marginals, got.marginals, strict=True):
+        assert np.array_equal(one, other)
+    for name in ("log_z", "n_iter", "residual", "converged"):
+        assert np.array_equal(getattr(want, name), getattr(got, name))
+
+
 @given(seed=seeds, zeros=st.sampled_from([0.0, 0.15]))
 def test_the_gradient_of_the_bethe_value_is_the_beliefs(seed, zeros):
     rng = np.random.default_rng(seed)

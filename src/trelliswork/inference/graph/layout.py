@@ -11,7 +11,15 @@ from numpy.typing import NDArray
 from trelliswork.compute import threads
 from trelliswork.inference.graph.factors import ChainFactor
 from trelliswork.inference.graph.kernels import tables as table_kernels
-from trelliswork.inference.graph.kernels.records import Flat, Layout, Neighbors, TableData, Variables, padded
+from trelliswork.inference.graph.kernels.records import (
+    Flat,
+    Layout,
+    Neighbors,
+    TableData,
+    Variables,
+    message_width,
+    padded,
+)
 from trelliswork.inference.graph.potentials import Doubles, Integers, Wiring, starts
 
 MAX_TABLE = 1_000_000  # entries of the dense table of a structured factor
@@ -99,7 +107,7 @@ def neighbors(flat: Flat, n_variables: int) -> Neighbors:
 def lay_out(wiring: Wiring) -> Layout:
     """Number the edges of a graph; time and memory linear in its size."""
     V = wiring.n_variables
-    widths = padded(wiring.n_states)
+    widths = message_width(wiring.n_states)
     owners = _joined([*(group.variables.ravel() for group in wiring.groups), *(f.variables for f in wiring.structured)])
     arities = [np.full(len(group), group.variables.shape[1]) for group in wiring.groups]
     arity = _joined([*arities, np.array([len(factor.variables) for factor in wiring.structured], np.int64)])
@@ -127,7 +135,10 @@ def table_data(wiring: Wiring) -> TableData:
     sizes, log_sizes = [], []
     for group in wiring.groups:
         *most, last = group.shape
-        sizes.append(int(np.prod(most)) * padded(last) + (last * padded(most[0]) if len(most) == 1 else 0))
+        if len(most) == 1:
+            sizes.append(most[0] * int(message_width(last)) + last * int(message_width(most[0])))
+        else:
+            sizes.append(int(np.prod(most)) * padded(last))
         log_sizes.append(int(np.prod(group.shape)))
     n_tables = [group.log_tables.shape[1] for group in wiring.groups]
     weights = np.empty((rows, sum(n * size for n, size in zip(n_tables, sizes, strict=True))))
@@ -163,6 +174,8 @@ def _for_rows(tables: Doubles, rows: int) -> Doubles:
 
 def pad_states(layout: Layout, flat: Doubles, fill: float) -> Doubles:
     """Convert (B, sum of states) to (B, sum of widths)."""
+    if flat.shape[1] == layout.state_at[-1]:  # no padding
+        return flat.copy()
     out = np.full((len(flat), layout.state_at[-1]), fill)
     out[:, _inside(layout)] = flat
     return out
@@ -170,7 +183,7 @@ def pad_states(layout: Layout, flat: Doubles, fill: float) -> Doubles:
 
 def unpad_states(layout: Layout, padded_states: Doubles) -> Doubles:
     """Convert (B, sum of widths) to (B, sum of states)."""
-    return padded_states[:, _inside(layout)]
+    return padded_states if layout.n_states.sum() == layout.state_at[-1] else padded_states[:, _inside(layout)]
 
 
 def _inside(layout: Layout) -> NDArray[np.bool_]:

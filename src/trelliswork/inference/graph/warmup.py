@@ -41,6 +41,8 @@ def tasks() -> Iterator[tuple[str, Callable[[], object]]]:
         yield f"graph, {schedule}: belief propagation", partial(bp.run, loop, schedule=schedule)
         yield f"graph, {schedule}: structured factors", partial(bp.run, structured, schedule=schedule)
         yield f"graph, {schedule}: max-product", partial(max_product.run, loop, schedule=schedule)
+    large = Tables(cycle.variables, cycle.which, np.zeros((1, 1, 400, 400)))
+    yield "graph, flooding: large graphs", partial(bp.run, wire([400] * 3, [large]), max_iter=1)
     yield "graph: max-product, structured factors", partial(max_product.run, structured)
     arcs = np.arange(2), np.array([0, 1]), np.array([1, 2]), 2
     for tree in (ProjectiveTreeFactor(*arcs), SpanningTreeFactor(*arcs)):

@@ -13,6 +13,7 @@ its derivatives in the messages are zero there. Yedidia, Freeman and Weiss (2005
 from functools import partial
 
 import numpy as np
+from numpy.typing import NDArray
 
 from trelliswork.compute import threads
 from trelliswork.inference.graph.engines.passing import (
@@ -25,7 +26,21 @@ from trelliswork.inference.graph.engines.passing import (
     takes_one_sweep,
 )
 from trelliswork.inference.graph.kernels import beliefs as belief_kernels
-from trelliswork.inference.graph.kernels import flooding, schedules
+from trelliswork.inference.graph.kernels import bounds, flooding
+from trelliswork.inference.graph.kernels import messages as weights
+from trelliswork.inference.graph.kernels.log_space import Sweep
+from trelliswork.inference.graph.kernels.messages import (
+    CONVERGED,
+    IMPOSSIBLE,
+    RUNNING,
+    UNDERFLOW,
+    Outcome,
+    Probabilities,
+    fill_uniform,
+    pair_edges,
+)
+from trelliswork.inference.graph.kernels.records import Pairs
+from trelliswork.inference.graph.kernels.sweeps import sweep_weights
 from trelliswork.inference.graph.layout import unpad_states
 from trelliswork.inference.graph.potentials import Doubles, Wiring
 from trelliswork.inference.graph.result import Result
@@ -48,13 +63,13 @@ def run(
     wiring : Wiring
     schedule : {"auto", "flooding", "sequential", "residual"}
         ``flooding`` computes all messages from the previous ones; ``sequential`` sweeps over the variables, forth and
-        back, and uses each new message at once; ``residual`` updates the messages that change most. ``auto`` is
-        one iteration of sweeps on a forest of tables without damping, and flooding elsewhere.
+        back, and uses each new message at once; ``residual`` updates the messages that may change most. ``auto``
+        is one iteration of sweeps on a forest of tables without damping, and flooding elsewhere.
     damping : float
         Fraction of the old message in the new one, in [0, 1): helps where messages oscillate.
     tolerance : float
-        Converged when no entry of a message would change by more: a probability (``residual``: a relative change) if
-        nothing can underflow, else, and with structured factors, a logarithm (relative beyond 1).
+        Converged when no entry of a message would change by more: a probability (``residual``: a bound of the relative
+        change) if nothing can underflow, else, and with structured factors, a logarithm (relative beyond 1).
     max_iter : int
         Maximum number of iterations; one iteration of ``residual`` updates as many messages as there are edges.
 
@@ -78,31 +93,33 @@ def run(
 def _iterate(graph: Prepared, options: Options) -> Progress:
     """Iterate in probability space where nothing can underflow, in log space elsewhere."""
     B, messages = graph.wiring.n_graphs, graph.messages
-    n_iter, residual, status = np.zeros(B, np.int64), np.zeros(B), np.full(B, flooding.UNDERFLOW)
+    n_iter, residual, status = np.zeros(B, np.int64), np.zeros(B), np.full(B, UNDERFLOW)
     unary = _weights_of_states(graph)
     threshold = _threshold(graph)
     # Padding and impossible states have weight zero like underflowed ones: the logarithms distinguish them.
     possible = messages.log_unary > -np.inf
     lowest = min(graph.data.lowest, float(unary.min(where=possible, initial=1.0)))
     if not graph.wiring.structured and threshold <= COARSEST and lowest >= threshold:
-        status[:] = flooding.RUNNING
-        r = np.broadcast_to(_uniform(graph), messages.log_r.shape).copy()
-        state = flooding.Probabilities(unary, r, messages.log_q, messages.rows)
-        rule = flooding.Options(options.damping, options.tolerance, int(options.max_iter), threshold)
-        outcome = flooding.Outcome(n_iter, residual, status)
+        status[:] = RUNNING
+        r = np.empty_like(messages.log_r)
+        fill_uniform(graph.layout, r)
+        state = Probabilities(unary, r, messages.log_q, messages.rows)
+        rule = weights.Options(options.damping, options.tolerance, int(options.max_iter), threshold)
+        pairs, outcome = _pairs(graph), Outcome(n_iter, residual, status)
         given = graph.layout, graph.data, state
         if options.schedule == "sequential":
-            threads.run(schedules.sweep_weights, graph.ranges, *given, graph.sweep(), _pairs(graph), rule, outcome)
+            sweep = graph.sweep()
+            threads.run(sweep_weights, graph.ranges, *given, sweep, _ahead(graph, sweep, pairs), pairs, rule, outcome)
         elif options.schedule == "residual":
-            threads.run(schedules.residual_weights, graph.ranges, *given, _buckets(graph), _pairs(graph), rule, outcome)
+            threads.run(bounds.residual_weights, graph.ranges, *given, _buckets(graph, pairs), pairs, rule, outcome)
         else:
-            threads.run(flooding.flood, graph.ranges, *given, rule, outcome)
-        keep = status != flooding.UNDERFLOW
+            _flood(graph, state, pairs, rule, outcome)
         with np.errstate(divide="ignore"):
-            messages.log_r[keep] = np.log(r[keep])
-        messages.log_r[status == flooding.IMPOSSIBLE] = -np.inf
-    skip = status != flooding.UNDERFLOW
-    converged = (status == flooding.CONVERGED) | (status == flooding.IMPOSSIBLE)
+            np.log(r, out=messages.log_r)
+        messages.log_r[status == IMPOSSIBLE] = -np.inf
+        messages.log_r[status == UNDERFLOW] = 0.0
+    skip = status != UNDERFLOW
+    converged = (status == CONVERGED) | (status == IMPOSSIBLE)
     if not skip.all():
         rest = pass_messages(graph, options, maximize=False, skip=skip)
         n_iter, residual = np.where(skip, n_iter, rest.n_iter), np.where(skip, residual, rest.residual)
@@ -110,20 +127,53 @@ def _iterate(graph: Prepared, options: Options) -> Progress:
     return Progress(n_iter, residual, converged)
 
 
-def _pairs(graph: Prepared) -> schedules.Pairs:
+def _flood(graph: Prepared, state: Probabilities, pairs: Pairs, rule: weights.Options, outcome: Outcome) -> None:
+    """Flood: graph by graph if they are large, then the threads share the variables; else several graphs at a time."""
+    layout, new = graph.layout, graph.messages.log_r  # scratch
+    ranges = threads.cut(1 + np.diff(layout.var_start) * layout.n_states**2, least=threads.LEAST_WORK)
+    if len(ranges) < 2 or len(pairs.large):
+        threads.run(flooding.flood, graph.ranges, layout, graph.data, state, new, pairs, rule, outcome)
+        return
+    n = len(ranges)
+    starts = np.array([0, *(stop for _, stop in ranges)])
+    parts = flooding.Parts(starts, np.zeros((n, *state.rows.shape[1:])), np.zeros((n, 3)))
+    each = threads.cut_evenly(n, ranges.cost // n)
+    for b in range(graph.wiring.n_graphs):
+        table = graph.data.weights[b if len(graph.data.weights) > 1 else 0]
+        r, other = state.r[b], new[b]
+        while outcome.status[b] == RUNNING and outcome.n_iter[b] < rule.max_iter:
+            own = Probabilities(state.unary[b], r, state.q[b], state.rows[b])
+            threads.run(flooding.flood_parts, each, layout, table, own, other, pairs, parts, rule)
+            outcome.n_iter[b] += 1
+            outcome.status[b], outcome.residual[b] = flooding.judge_parts(parts, rule)
+            r, other = other, r
+        if outcome.n_iter[b] % 2:
+            state.r[b] = r
+
+
+def _pairs(graph: Prepared) -> Pairs:
     """Return the two ends of the factors over two variables."""
-    E = len(graph.layout.edge_variable)
-    pairs = schedules.Pairs(np.empty(E, np.int64), np.zeros(E, np.int64))
-    schedules.pair_edges(graph.layout, graph.data.weight_at, pairs)
+    layout = graph.layout
+    E = len(layout.edge_variable)
+    pairs = Pairs(np.empty(E, np.int64), np.zeros(E, np.int64), np.flatnonzero(np.diff(layout.fac_start) != 2))
+    pair_edges(layout, graph.data.weight_at, pairs)
     return pairs
 
 
-def _buckets(graph: Prepared) -> schedules.Buckets:
+def _ahead(graph: Prepared, sweep: Sweep, pairs: Pairs) -> NDArray[np.bool_]:
+    """Return which edges of factors over two variables lead to a later variable, (E,)."""
+    rank = sweep.rank[graph.layout.edge_variable]
+    return rank[pairs.to] > rank
+
+
+def _buckets(graph: Prepared, pairs: Pairs) -> bounds.Buckets:
     """Return scratch space of residual belief propagation."""
-    B, E, pending = graph.wiring.n_graphs, len(graph.layout.edge_variable), np.zeros_like(graph.messages.log_r)
-    level, top = np.empty((B, E), np.int64), np.empty((B, 1), np.int64)
-    after, before = np.empty((2, B, E + schedules.LEVELS), np.int64)
-    return schedules.Buckets(pending, np.zeros((B, E)), level, after, before, top)
+    B, E = graph.wiring.n_graphs, len(graph.layout.edge_variable)
+    contraction = np.ones((len(graph.data.weights), E))
+    bounds.contractions(graph.layout, graph.data, pairs, contraction)
+    links = np.empty((B, 2 * (E + bounds.LEVELS)), np.int32)
+    edges, changes = np.zeros((B, bounds.BATCH), np.int64), np.zeros((B, bounds.BATCH))
+    return bounds.Buckets(np.empty((B, E)), contraction, links, edges, changes)
 
 
 def _weights_of_states(graph: Prepared) -> Doubles:
@@ -144,15 +194,6 @@ def _threshold(graph: Prepared) -> float:
         of_slots = degree[group.variables]
         longest = max(longest, 1 + int((of_slots.sum(axis=1) - of_slots.min(axis=1)).max()))
     return 10.0 ** (-300.0 / longest)
-
-
-def _uniform(graph: Prepared) -> Doubles:
-    """Return messages (M,) that sum to one, zero in the padding."""
-    layout = graph.layout
-    at = layout.edge_variable
-    share = np.repeat(1.0 / layout.n_states[at], layout.widths[at])
-    place = np.arange(layout.edge_at[-1]) - np.repeat(layout.edge_at[:-1], layout.widths[at])
-    return np.where(place < np.repeat(layout.n_states[at], layout.widths[at]), share, 0.0)
 
 
 def _result(graph: Prepared, progress: Progress) -> Result:

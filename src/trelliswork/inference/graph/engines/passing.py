@@ -12,7 +12,7 @@ from trelliswork.compute.checks import check_count
 from trelliswork.errors import ValueRangeError
 from trelliswork.inference.graph.kernels import log_space
 from trelliswork.inference.graph.kernels.log_space import Rule, Sweep
-from trelliswork.inference.graph.kernels.records import Layout, Messages, TableData
+from trelliswork.inference.graph.kernels.records import Layout, Messages, TableData, padded
 from trelliswork.inference.graph.kernels.residual import Queue, residual_round
 from trelliswork.inference.graph.layout import lay_out, pad_states, table_data
 from trelliswork.inference.graph.potentials import Doubles, Integers, Wiring
@@ -78,7 +78,7 @@ def prepare(wiring: Wiring) -> Prepared:
     """Lay out graphs, with uniform messages."""
     layout, data = lay_out(wiring), table_data(wiring)
     B, M = wiring.n_graphs, int(layout.edge_at[-1])
-    rows = np.zeros((B, 3, 4 * int(layout.widths.max(initial=1))))
+    rows = np.zeros((B, 3, 4 * int(padded(layout.n_states.max(initial=1)))))
     log_unary = pad_states(layout, wiring.log_unary, -np.inf)
     cost = 1 + M + 2 * sum(len(group) * int(np.prod(group.shape)) for group in wiring.groups)
     ranges = threads.cut(np.full(B, cost), least=threads.LEAST_WORK, repeats=_REPEATS)

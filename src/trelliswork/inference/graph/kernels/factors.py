@@ -7,8 +7,8 @@ import numpy as np
 from trelliswork.compute.jit import helper, kernel
 from trelliswork.compute.kernels.logspace import log_add
 from trelliswork.compute.kernels.rows import exp_row
-from trelliswork.inference.graph.kernels.flooding import weighted_rows
 from trelliswork.inference.graph.kernels.log_space import TINY
+from trelliswork.inference.graph.kernels.messages import weighted_rows
 
 
 @helper

@@ -11,7 +11,7 @@ import numpy as np
 
 from trelliswork.compute.jit import helper, kernel
 from trelliswork.compute.kernels.rows import exp_row
-from trelliswork.inference.graph.kernels.flooding import many_rows, table_shape, weighted_rows
+from trelliswork.inference.graph.kernels.messages import many_rows, table_shape, weighted_rows, whole_vectors
 from trelliswork.inference.graph.kernels.records import Integers, Layout, Messages, TableData
 
 TINY = 1e-200  # terms lost to underflow are below 1e-100 of a larger sum
@@ -109,7 +109,8 @@ def _sum_messages(layout, f, skip, log_q, tables, w, out, scratch):
             continue
         e = layout.fac_edge[slot + k - (4 - arity)]
         v = layout.edge_variable[e]
-        shift = exp_row(log_q, layout.edge_at[e], layout.n_states[v], scratch, to, layout.widths[v])
+        n = layout.n_states[v]
+        shift = exp_row(log_q, layout.edge_at[e], n, scratch, to, whole_vectors(n))
         shift = shift if shift > -np.inf else 0.0
         if k == 0:
             s0 = shift
@@ -128,7 +129,7 @@ def _sum_messages(layout, f, skip, log_q, tables, w, out, scratch):
         if skip != 0:
             weighted_rows(tables.weights, table + n2 * width3, n3, width2, scratch, 3 * widest, out, 2 * widest)
     else:
-        many_rows(tables.weights, table, n0, n1, n2, width3, scratch, out, widest)
+        many_rows(tables.weights, table, n0, n1, n2, whole_vectors(n3), scratch, out, widest)
     shifts = (s1 + s2 + s3, s0 + s2 + s3, s0 + s1 + s3, s0 + s1 + s2)
     n = (n0, n1, n2, n3)
     copied = False
@@ -171,7 +172,7 @@ def _max_messages(layout, f, log_q, tables, w, out):
                 row += n3
 
 
-@helper
+@helper(forceinline=True)
 def _max_messages_of_two(layout, f, log_q, tables, out):
     """Rows of ``out``: the max-product messages of a factor over two variables."""
     widest = len(out) // 4
@@ -192,7 +193,7 @@ def _max_messages_of_two(layout, f, log_q, tables, out):
         row += n3
 
 
-@helper
+@helper(forceinline=True)
 def factor_messages(layout, f, skip, tables, messages, maximize):
     """``messages.rows[1]``: new messages of table factor f, in four rows, except that to slot ``skip``."""
     w, out, scratch = messages.rows[0], messages.rows[1], messages.rows[2]
@@ -249,7 +250,7 @@ def gather(layout, v, messages):
             acc += log_r[at]
 
 
-@helper
+@helper(forceinline=True)
 def _send(layout, f, rank, low, high, tables, messages, rule):
     """New messages from table factor f to its variables with low <= rank < high; return the largest change."""
     out = messages.rows[1]

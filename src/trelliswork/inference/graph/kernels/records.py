@@ -13,11 +13,17 @@ from trelliswork.compute.simd import VECTOR_BYTES
 Doubles = NDArray[np.float64]
 Integers = NDArray[np.int64]
 LANES = VECTOR_BYTES // 8  # float64 numbers per SIMD vector
+NARROW = 2  # variables of at most so many states have messages of two numbers, not of whole vectors
 
 
 def padded(n_states: Any) -> Any:
     """Return numbers of states, rounded up to whole SIMD vectors."""
     return -(-n_states // LANES) * LANES
+
+
+def message_width(n_states: Any) -> Any:
+    """Return the lengths of messages to variables with these numbers of states."""
+    return np.where(np.asarray(n_states) <= NARROW, NARROW, padded(n_states))
 
 
 class Variables(NamedTuple):
@@ -55,13 +61,13 @@ class Layout(NamedTuple):
     """The shape of a graph for message passing.
 
     A message belongs to an edge between a variable and a factor. Edges are numbered by variable, so that the messages
-    to one variable are contiguous. Each takes the variable's number of states rounded up to whole SIMD vectors, its
-    width. Factors are numbered group by group, the structured ones last: ``fac_edge[fac_start[f]:fac_start[f + 1]]``
-    are the edges of factor f in the order of its variables.
+    to one variable are contiguous. Each takes the variable's number of states rounded up to 2 or to whole SIMD vectors,
+    its width. Factors are numbered group by group, the structured ones last; the edges of factor f, in the order of its
+    variables, are ``fac_edge[fac_start[f]:fac_start[f + 1]]``.
     """
 
     n_states: Integers  # (V,)
-    widths: Integers  # (V,) numbers of states, rounded up to whole vectors
+    widths: Integers  # (V,) numbers of states, rounded up to 2 or whole vectors
     state_at: Integers  # (V + 1,) start of each variable in a padded flat vector of states
     var_start: Integers  # (V + 1,) the edges of variable v are ``var_start[v]:var_start[v + 1]``
     edge_at: Integers  # (E + 1,) start of the message of each edge, and the length of all messages
@@ -77,8 +83,8 @@ class Layout(NamedTuple):
 class TableData(NamedTuple):
     """Tables of all factors for message passing, of all graphs or (in kernels) of one, without the first axis.
 
-    ``weights`` are exp(table - shift), last axis padded with zeros to whole vectors; over two variables followed by the
-    transpose.
+    ``weights`` are exp(table - shift), last axis padded with zeros: over two variables to the width of the last one,
+    and followed by the transpose; over more to whole vectors.
     """
 
     weights: Doubles  # (1 or B, W)
@@ -87,6 +93,17 @@ class TableData(NamedTuple):
     weight_at: Integers  # (F,) start of each factor's table in ``weights``
     log_at: Integers  # (F,) and in ``log_weights``
     lowest: float  # smallest entry of ``weights`` for a possible value; 0 if one underflowed
+
+
+class Pairs(NamedTuple):
+    """For each edge of a factor over two variables: the other edge, and the table with the states of this one as rows.
+
+    ``to`` is -1 for edges of larger factors, which are listed in ``large``.
+    """
+
+    to: Integers  # (E,)
+    table_at: Integers  # (E,)
+    large: Integers
 
 
 class Messages(NamedTuple):

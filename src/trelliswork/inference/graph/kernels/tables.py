@@ -1,32 +1,34 @@
 """Preparation of a graph for message passing: exponentials of tables, and the order of its nodes."""
 
+import math
+
 import numpy as np
 
 from trelliswork.compute.jit import kernel
 from trelliswork.compute.simd import exponential, lanes, load, store
+from trelliswork.inference.graph.kernels.messages import whole_vectors, width_of
+from trelliswork.inference.graph.kernels.records import NARROW
 
 
 @kernel
 def exponentiate(start, stop, log_tables, n_rows, n_columns, transposed, weights, first, tops, lowest):
     """weights = exp(table - its largest entry) of tables ``start:stop``, rows padded with zeros to whole vectors.
 
-    ``log_tables`` (B, U * n_rows * n_columns), ``weights`` (B, first + U * size); with ``transposed`` each table is
-    followed by its transpose, padded as well. ``tops`` (B, U) gets the largest entries, 0 for tables of -inf;
-    ``lowest`` (B, U) the smallest weight of a possible entry.
+    ``log_tables`` (B, U * n_rows * n_columns), ``weights`` (B, first + U * size); with ``transposed`` rows are padded
+    to the width of a message, and each table is followed by its transpose, padded as well. ``tops`` (B, U) gets the
+    largest entries, 0 for tables of -inf; ``lowest`` (B, U) the smallest weight of a possible entry.
     """
     W = lanes(weights)
-    width = -(-n_columns // W) * W
-    height = -(-n_rows // W) * W
+    width = width_of(n_columns) if transposed else whole_vectors(n_columns)
+    height = width_of(n_rows)
     size = n_rows * width + (n_columns * height if transposed else 0)
     for b in range(len(log_tables)):
         source, out = log_tables[b], weights[b]
         for u in range(start, stop):
             at, to = u * n_rows * n_columns, first + u * size
-            top, low = -np.inf, np.inf
+            top, low = -np.inf, 1.0
             for i in range(n_rows * n_columns):
-                x = source[at + i]
-                top = max(top, x)
-                low = min(low, x if x > -np.inf else np.inf)
+                top = max(top, source[at + i])
             top = top if top > -np.inf else 0.0
             tops[b, u] = top
             for i in range(n_rows):
@@ -35,9 +37,14 @@ def exponentiate(start, stop, log_tables, n_rows, n_columns, transposed, weights
                     out[line + j] = source[row + j] - top
                 for j in range(n_columns, width):
                     out[line + j] = -np.inf
-                for j in range(0, width, W):
-                    store(out, line + j, exponential(load(out, line + j)))
-            lowest[b, u] = np.exp(low - top) if low < np.inf else 1.0
+                if width == NARROW:
+                    out[line], out[line + 1] = math.exp(out[line]), math.exp(out[line + 1])
+                else:
+                    for j in range(0, width, W):
+                        store(out, line + j, exponential(load(out, line + j)))
+                for j in range(n_columns):
+                    low = min(low, out[line + j] if source[row + j] > -np.inf else 1.0)
+            lowest[b, u] = low
             if transposed:
                 behind = to + n_rows * width
                 for j in range(n_columns):
