@@ -74,7 +74,7 @@ class Layer:
     def best(self, lengths: Integers, log_unary: Floats) -> tuple[Integers, Doubles]:
         """Return the best labels (B, T), -1 in the padding, and their scores (B,)."""
         order = np.argsort(-lengths, kind="stable")
-        labels, scores = np.full(log_unary.shape[:2], -1, np.int64), np.empty(len(lengths))
+        labels, scores = np.empty(log_unary.shape[:2], np.int64), np.empty(len(lengths))
         chains = Chains(order, lengths, log_unary)
         viterbi.viterbi(0, len(order), chains, self._max_strips, self._into, labels, scores)
         return labels, scores

@@ -11,66 +11,58 @@ import numpy as np
 
 from trelliswork.compute.jit import helper, kernel
 from trelliswork.compute.kernels.products import Factor, max_product
-from trelliswork.compute.simd import add, first_equal, lanes, largest, load, maximum, spread, store, subtract
+from trelliswork.compute.parts import load_part
+from trelliswork.compute.simd import add, first_equal, get, lanes, largest, load, maximum, put, spread, store, subtract
 from trelliswork.compute.tiles import store_tile, tile
 from trelliswork.inference.chain.kernels.forward_backward import ROWS
 from trelliswork.inference.chain.kernels.records import Chains
 
 
-@helper
-def _max_product(rows, panels, out):
-    """Compute out[r, j] = max_i rows[r, i] + P[i, j]; ``panels`` (Sp/2W, S, 2W) is log P in strips two vectors wide.
+@helper(forceinline=True)
+def _step(delta, at, row, panels, best, to, alone):
+    """best[to + r * row + j] = max_i delta[at + r * row + i] + P[i, j] of four sequences r, or of the first, ``alone``.
 
-    If Sp is an odd number of vectors, only the left half of the last strip is used.
+    Flat indices; ``panels`` (Sp/2W, S, 2W) is log P in strips two vectors wide. If Sp is an odd number of vectors, only
+    the left half of the last strip is used.
     """
     _, S, wide = panels.shape
-    Sp, W = rows.shape[1], lanes(rows)
-    factor, whole = Factor(rows, 0, Sp, 1), Sp // wide
-    for p in range(whole):
-        best = max_product(tile(rows, -np.inf, ROWS, 2), factor, panels, p * S * wide, wide, S)
-        store_tile(out, p * wide, Sp, best)
+    Sp, factor = delta.shape[2], Factor(delta, at, row, 1)
+    for p in range(Sp // wide):
+        here, strip = to + p * wide, p * S * wide
+        if alone:
+            store_tile(best, here, row, max_product(tile(delta, -np.inf, 1, 2), factor, panels, strip, wide, S))
+        else:
+            store_tile(best, here, row, max_product(tile(delta, -np.inf, ROWS, 2), factor, panels, strip, wide, S))
     if Sp % wide:
-        half = max_product(tile(rows, -np.inf, ROWS, 1), factor, panels, whole * S * wide, wide, S)
-        store_tile(out, Sp - W, Sp, half)
+        here, strip = to + Sp // wide * wide, Sp // wide * S * wide
+        if alone:
+            store_tile(best, here, row, max_product(tile(delta, -np.inf, 1, 1), factor, panels, strip, wide, S))
+        else:
+            store_tile(best, here, row, max_product(tile(delta, -np.inf, ROWS, 1), factor, panels, strip, wide, S))
 
 
-@helper
-def _finish(source, at, n, prior, rows, row, delta, to):
-    """Add the scores source[at : at + n] to a row of ``prior`` and subtract the maximum; -inf beyond n.
+@helper(forceinline=True)
+def _finish(source, at, n, best, delta, to, shift):
+    """delta = best + the scores source[at : at + n], -inf beyond n, - shift, a row at flat index ``to``; return its top.
 
-    The result goes to the same row of ``rows`` and to ``delta``, all by flat indices.
+    The top is 0 if nothing is possible.
     """
-    Sp, W = rows.shape[1], lanes(rows)
-    whole = n - n % W
-    top = spread(rows, -np.inf)
-    for k in range(0, whole, W):
-        value = add(load(prior, row + k), load(source, at + k))
-        store(rows, row + k, value)
-        top = maximum(value, top)
-    for k in range(whole, n):
-        rows.flat[row + k] = prior.flat[row + k] + source.flat[at + k]
-    for k in range(n, Sp):
-        rows.flat[row + k] = -np.inf
-    for k in range(whole, Sp, W):
-        top = maximum(load(rows, row + k), top)
-    best = largest(top)
-    by = spread(rows, best if best > -np.inf else rows.dtype.type(0))
-    for k in range(0, Sp, W):
-        value = subtract(load(rows, row + k), by)
-        store(rows, row + k, value)
+    W, by = lanes(delta), spread(delta, shift)
+    top = spread(delta, -np.inf)
+    for k in range(0, delta.shape[2], W):
+        value = subtract(add(load(best, to + k), load_part(source, at + k, n - k, -np.inf)), by)
         store(delta, to + k, value)
+        top = maximum(value, top)
+    highest = largest(top)
+    return highest if highest > -np.inf else delta.dtype.type(0)
 
 
-@helper
-def _best_before(delta, at, into, to, Sp):
-    """Return the smallest i with the largest delta[at + i] + into[to + i], flat indices."""
-    W = lanes(delta)
-    top = add(load(delta, at), load(into, to))
-    for k in range(W, Sp, W):
-        top = maximum(add(load(delta, at + k), load(into, to + k)), top)
-    best = spread(delta, largest(top))
-    for k in range(0, Sp, W):
-        lane = first_equal(add(load(delta, at + k), load(into, to + k)), best)
+@helper(forceinline=True)
+def _label_before(delta, at, into, to, wanted):
+    """Return the smallest i with delta[at + i] + into[to + i] = wanted, flat indices."""
+    W, wanted_everywhere = lanes(delta), spread(delta, wanted)
+    for k in range(0, delta.shape[2], W):
+        lane = first_equal(add(load(delta, at + k), load(into, to + k)), wanted_everywhere)
         if lane < W:
             return k + lane
     return 0
@@ -78,45 +70,50 @@ def _best_before(delta, at, into, to, Sp):
 
 @kernel(allocates=True)
 def viterbi(start, stop, chains, panels, into, labels, scores):
-    """Fill labels (B, T) and scores (B,) for the sequences ``order[start:stop]``.
+    """Fill labels (B, T), -1 in the padding, and scores (B,) for the sequences ``order[start:stop]``.
 
     ``into`` (Sp, Sp) is the transposed log P, padded with -inf: row j holds the scores of stepping into j.
     A sequence without any possible labeling gets the score -inf.
     """
     order, lengths, log_unary = chains
     T, S, Sp = log_unary.shape[1], log_unary.shape[2], into.shape[0]
-    rows = np.full((ROWS, Sp), -np.inf, log_unary.dtype)
-    prior = np.empty((ROWS, Sp), log_unary.dtype)
     longest = lengths[order[start]]
+    row = longest * Sp
     delta = np.empty((ROWS, longest, Sp), log_unary.dtype)
-    nowhere = np.zeros((1, Sp), log_unary.dtype)
+    best = np.zeros((ROWS, longest, Sp), log_unary.dtype)  # delta without the scores of the position
+    top = np.empty(ROWS, log_unary.dtype)  # the largest delta of the position before
+    nowhere = np.zeros(Sp, log_unary.dtype)
     for group in range(start, stop, ROWS):
         n = min(ROWS, stop - group)
-        prior[:] = 0
+        top[:] = 0
         for t in range(lengths[order[group]]):
             if t > 0:
-                _max_product(rows, panels, prior)
+                _step(delta, (t - 1) * Sp, row, panels, best, t * Sp, n == 1)
             for r in range(n):
                 b = order[group + r]
                 if t >= lengths[b]:
-                    break
-                _finish(log_unary, (b * T + t) * S, S, prior, rows, r * Sp, delta, (r * longest + t) * Sp)
+                    break  # sorted by length: the others have ended too
+                top[r] = _finish(log_unary, (b * T + t) * S, S, best, delta, r * row + t * Sp, top[r])
         # All sequences go back through their positions together: their look-ups do not depend on each other.
+        for r in range(n):
+            b = order[group + r]
+            scores[b] = 0
+            for t in range(lengths[b], T):
+                put(labels, b * T + t, -1)
         for t in range(lengths[order[group]] - 1, -1, -1):
             for r in range(n):
                 b = order[group + r]
                 if t >= lengths[b]:
                     break
-                here = (r * longest + t) * Sp
+                here = r * row + t * Sp
                 if t == lengths[b] - 1:
-                    j = _best_before(delta, here, nowhere, 0, Sp)
-                    scores[b] = 0
+                    j = _label_before(delta, here, nowhere, 0, top[r])
                 else:
-                    following = labels[b, t + 1]
-                    j = _best_before(delta, here, into, following * Sp, Sp)
-                    scores[b] += into[following, j]
-                scores[b] += log_unary[b, t, j]
-                labels[b, t] = j
+                    following = get(labels, b * T + t + 1)
+                    j = _label_before(delta, here, into, following * Sp, get(best, here + Sp + following))
+                    scores[b] += get(into, following * Sp + j)
+                scores[b] += get(log_unary, (b * T + t) * S + j)
+                put(labels, b * T + t, j)
 
 
 @kernel(allocates=True)
