@@ -6,7 +6,6 @@ from numpy.typing import NDArray
 from trelliswork.inference.chain import chain_potentials
 from trelliswork.inference.chain.kernels import forward_backward, log_space, viterbi
 from trelliswork.inference.chain.kernels.records import Chains, Outputs, Pairwise
-from trelliswork.inference.chain.potentials import pad, panels
 
 Doubles = NDArray[np.float64]
 Floats = NDArray[np.floating]
@@ -24,8 +23,7 @@ class Layer:
         self.n_labels = len(log_pairwise)
         self._log_pairwise = log_pairwise
         self._transitions = p.transitions
-        filled = pad(p, log_pairwise, -np.inf)
-        self._max_strips, self._into = panels(p, filled), np.ascontiguousarray(filled.T)
+        self._steps = p.steps
 
     def expect(
         self,
@@ -76,7 +74,7 @@ class Layer:
         order = np.argsort(-lengths, kind="stable")
         labels, scores = np.empty(log_unary.shape[:2], np.int64), np.empty(len(lengths))
         chains = Chains(order, lengths, log_unary)
-        viterbi.viterbi(0, len(order), chains, self._max_strips, self._into, labels, scores)
+        viterbi.viterbi(0, len(order), chains, self._steps, labels, scores)
         return labels, scores
 
 

@@ -244,18 +244,19 @@ def forward_backward(start, stop, chains, transitions, log_z, safe, out):
 
 
 @kernel(allocates=True)
-def one_sentence(lengths, log_unary, log_pairwise, width, log_z, safe, marginals, counts):
+def one_sentence(lengths, log_unary, log_pairwise, log_z, marginals, counts):
     """Run both passes for a single short sequence: one call that prepares everything, for the least delay.
 
-    ``width`` is Sp; ``marginals`` (1, T, S) and ``counts`` (1 or 0, S, S).
+    ``marginals`` (1 or 0, T, S) and ``counts`` (1 or 0, S, S). Return whether the sequence is safe and possible.
     """
-    S, W = log_unary.shape[2], lanes(log_unary)
-    dtype = log_unary.dtype
-    n_strips = -(-width // (2 * W))
-    matrix = np.empty((width, width), dtype)
-    panels, panels_t = np.empty((n_strips, S, 2 * W), dtype), np.empty((n_strips, S, 2 * W), dtype)
+    S, W, dtype = log_unary.shape[2], lanes(log_unary), log_unary.dtype
+    width, strips = -(-S // W) * W, (-(-S // (2 * W)), S, 2 * W)
+    matrix, panels, panels_t = np.empty((width, width), dtype), np.empty(strips, dtype), np.empty(strips, dtype)
     shift = lay_transitions(log_pairwise, np.empty(-(-S * S // W) * W, dtype), matrix, panels, panels_t)
-    first = np.zeros(1, np.int64)
+    first, safe = np.zeros(1, np.int64), np.ones(1, np.bool_)
+    marginals[:, lengths[0] :] = 0
+    counts[:] = 0
     transitions = Transitions(matrix, panels, panels_t, shift)
     out = Outputs(np.ones(1, dtype), first, marginals, counts)
     forward_backward(0, 1, Chains(first, lengths, log_unary), transitions, log_z, safe, out)
+    return safe[0] and log_z[0] > -np.inf

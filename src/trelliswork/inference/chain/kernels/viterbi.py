@@ -15,7 +15,23 @@ from trelliswork.compute.parts import load_part
 from trelliswork.compute.simd import add, first_equal, get, lanes, largest, load, maximum, put, spread, store, subtract
 from trelliswork.compute.tiles import store_tile, tile
 from trelliswork.inference.chain.kernels.forward_backward import ROWS
-from trelliswork.inference.chain.kernels.records import Chains
+from trelliswork.inference.chain.kernels.records import Chains, Steps
+
+
+@kernel
+def lay_steps(log_pairwise, steps):
+    """Fill `Steps` with the transition scores (1, S, S), and -inf in the padding."""
+    panels, into = steps
+    S, W, (n_strips, _, wide) = log_pairwise.shape[1], lanes(panels), panels.shape
+    for i in range(S):
+        for p in range(n_strips):
+            for k in range(0, wide, W):
+                row = load_part(log_pairwise, i * S + p * wide + k, S - p * wide - k, -np.inf)
+                store(panels, (p * S + i) * wide + k, row)
+    into[:, S:] = -np.inf
+    for i in range(S):
+        for j in range(S):
+            put(into, j * into.shape[1] + i, get(log_pairwise, i * S + j))
 
 
 @helper(forceinline=True)
@@ -69,14 +85,14 @@ def _label_before(delta, at, into, to, wanted):
 
 
 @kernel(allocates=True)
-def viterbi(start, stop, chains, panels, into, labels, scores):
+def viterbi(start, stop, chains, steps, labels, scores):
     """Fill labels (B, T), -1 in the padding, and scores (B,) for the sequences ``order[start:stop]``.
 
-    ``into`` (Sp, Sp) is the transposed log P, padded with -inf: row j holds the scores of stepping into j.
     A sequence without any possible labeling gets the score -inf.
     """
     order, lengths, log_unary = chains
-    T, S, Sp = log_unary.shape[1], log_unary.shape[2], into.shape[0]
+    panels, into = steps
+    T, S, Sp = log_unary.shape[1], log_unary.shape[2], into.shape[1]
     longest = lengths[order[start]]
     row = longest * Sp
     delta = np.empty((ROWS, longest, Sp), log_unary.dtype)
@@ -98,8 +114,7 @@ def viterbi(start, stop, chains, panels, into, labels, scores):
         for r in range(n):
             b = order[group + r]
             scores[b] = 0
-            for t in range(lengths[b], T):
-                put(labels, b * T + t, -1)
+            labels[b, lengths[b] :] = -1
         for t in range(lengths[order[group]] - 1, -1, -1):
             for r in range(n):
                 b = order[group + r]
@@ -118,7 +133,7 @@ def viterbi(start, stop, chains, panels, into, labels, scores):
 
 @kernel(allocates=True)
 def viterbi_positions(start, stop, lengths, log_unary, pairwise, labels, scores):
-    """Fill labels (B, T) and scores (B,) for transitions that change with the position."""
+    """Fill labels (B, T), -1 in the padding, and scores (B,) for transitions that change with the position."""
     log_pairwise, batch_step, time_step = pairwise
     T, S = log_unary.shape[1:]
     delta = np.empty((T, S), log_unary.dtype)
@@ -148,16 +163,15 @@ def viterbi_positions(start, stop, lengths, log_unary, pairwise, labels, scores)
             score += log_unary[b, t, i]
             labels[b, t] = i
             j = i
+        labels[b, lengths[b] :] = -1
         scores[b] = score
 
 
 @kernel(allocates=True)
-def one_sentence(lengths, log_unary, log_pairwise, width, labels, scores):
+def one_sentence(lengths, log_unary, log_pairwise, labels, scores):
     """`viterbi` of a single short sequence: one call that prepares everything, for the least delay."""
-    S, wide = log_unary.shape[2], 2 * lanes(log_unary)
-    panels = np.full((-(-width // wide), S, wide), -np.inf, log_unary.dtype)
-    into = np.full((width, width), -np.inf, log_unary.dtype)
-    for i in range(S):
-        for j in range(S):
-            into[j, i] = panels[j // wide, i, j % wide] = log_pairwise[0, i, j]
-    viterbi(0, 1, Chains(np.zeros(1, np.int64), lengths, log_unary), panels, into, labels, scores)
+    S, W = log_unary.shape[2], lanes(log_unary)
+    strips = -(-S // (2 * W)), S, 2 * W
+    steps = Steps(np.empty(strips, log_unary.dtype), np.empty((S, -(-S // W) * W), log_unary.dtype))
+    lay_steps(log_pairwise, steps)
+    viterbi(0, 1, Chains(np.zeros(1, np.int64), lengths, log_unary), steps, labels, scores)
