@@ -96,7 +96,7 @@ def check_lengths(lengths: object, n_sequences: int, n_positions: int) -> NDArra
 def are_scores(scores: NDArray[np.floating]) -> bool:
     """Return whether log-potentials contain neither nan nor +inf."""
     # The maximum of an array with a nan is nan. For small arrays, the method ``max`` takes three times as long.
-    return scores.size == 0 or bool(scores.item(scores.argmax()) < np.inf)
+    return scores.size == 0 or scores.item(scores.argmax()) < math.inf
 
 
 def check_scores(name: str, scores: NDArray[np.floating], valid: NDArray[np.bool_] | None = None) -> None:

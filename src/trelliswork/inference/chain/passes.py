@@ -160,11 +160,13 @@ def viterbi(potentials: Potentials) -> tuple[Integers, NDArray[np.float64]]:
     Of equally good labelings it is the one with the smaller last labels.
     """
     p = potentials
-    labels, scores = np.empty(p.log_unary.shape[:2], np.int64), np.empty(len(p.lengths))
+    B, T, _ = p.log_unary.shape
+    labels, scores = np.empty((B, T), np.int64), np.empty(B)
     if p.is_short:
-        viterbi_kernels.one_sentence(p.lengths, p.log_unary, p.log_pairwise, labels, scores)
+        if viterbi_kernels.one_sentence(p.lengths, p.log_unary, p.log_pairwise, labels, scores):
+            return labels, scores
     elif p.shared:
-        threads.run(viterbi_kernels.viterbi, p.ranges, p.chains, p.steps, labels, scores)
+        threads.run(viterbi_kernels.viterbi, p.ranges, p.chains, p.log_pairwise, labels, scores)
     else:
         _run(viterbi_kernels.viterbi_positions, p, p.log_unary, p.pairwise, labels, scores)
     check_possible(scores, "no labeling to decode")

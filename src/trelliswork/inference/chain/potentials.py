@@ -13,8 +13,7 @@ from trelliswork.compute.padding import mask
 from trelliswork.compute.simd import VECTOR_BYTES
 from trelliswork.errors import ShapeError, ValueRangeError
 from trelliswork.inference.chain.kernels.forward_backward import LIMIT_32, LIMIT_64, ROWS, lay_transitions
-from trelliswork.inference.chain.kernels.records import Chains, Pairwise, Steps, Transitions
-from trelliswork.inference.chain.kernels.viterbi import lay_steps
+from trelliswork.inference.chain.kernels.records import Chains, Pairwise, Transitions
 
 Floats = NDArray[np.floating]
 Integers = NDArray[np.int64]
@@ -93,15 +92,6 @@ class Potentials:
         return Transitions(
             matrix, panels, panels_t, lay_transitions(self.log_pairwise, weights, matrix, panels, panels_t)
         )
-
-    @cached_property
-    def steps(self) -> Steps:
-        """The shared transition scores in log space, as the kernels take them."""
-        S, dtype = self.log_unary.shape[2], self.log_unary.dtype
-        wide = 2 * VECTOR_BYTES // dtype.itemsize
-        steps = Steps(np.empty((-(-S // wide), S, wide), dtype), np.empty((S, whole_vectors(S, dtype)), dtype))
-        lay_steps(self.log_pairwise, steps)
-        return steps
 
     @property
     def is_short(self) -> bool:

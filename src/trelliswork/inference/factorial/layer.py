@@ -21,9 +21,8 @@ class Layer:
     def __init__(self, log_pairwise: Floats) -> None:
         p = chain_potentials(np.zeros((1, 1, len(log_pairwise)), log_pairwise.dtype), log_pairwise, check_values=False)
         self.n_labels = len(log_pairwise)
-        self._log_pairwise = log_pairwise
+        self._log_pairwise = np.ascontiguousarray(log_pairwise)
         self._transitions = p.transitions
-        self._steps = p.steps
 
     def expect(
         self,
@@ -74,7 +73,7 @@ class Layer:
         order = np.argsort(-lengths, kind="stable")
         labels, scores = np.empty(log_unary.shape[:2], np.int64), np.empty(len(lengths))
         chains = Chains(order, lengths, log_unary)
-        viterbi.viterbi(0, len(order), chains, self._steps, labels, scores)
+        viterbi.viterbi(0, len(order), chains, self._log_pairwise[None], labels, scores)
         return labels, scores
 
 

@@ -24,13 +24,6 @@ class Transitions(NamedTuple):
     log_shift: Any  # float
 
 
-class Steps(NamedTuple):
-    """One matrix of transition scores for all steps, padded with -inf."""
-
-    panels: Any  # (Sp/2W, S, 2W) cut into strips two vectors wide
-    into: Any  # (S, Sp) its transpose: row j holds the scores of stepping into j
-
-
 class Pairwise(NamedTuple):
     """Transition scores: matrix ``b * batch_step + t * time_step`` is that from t to t+1 of sequence b."""
 

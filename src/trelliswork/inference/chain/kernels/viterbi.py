@@ -15,23 +15,26 @@ from trelliswork.compute.parts import load_part
 from trelliswork.compute.simd import add, first_equal, get, lanes, largest, load, maximum, put, spread, store, subtract
 from trelliswork.compute.tiles import store_tile, tile
 from trelliswork.inference.chain.kernels.forward_backward import ROWS
-from trelliswork.inference.chain.kernels.records import Chains, Steps
+from trelliswork.inference.chain.kernels.records import Chains
 
 
-@kernel
-def lay_steps(log_pairwise, steps):
-    """Fill `Steps` with the transition scores (1, S, S), and -inf in the padding."""
-    panels, into = steps
-    S, W, (n_strips, _, wide) = log_pairwise.shape[1], lanes(panels), panels.shape
+@helper
+def _lay(log_pairwise, panels, into):
+    """Fill ``panels`` (Sp/2W, S, 2W), strips two vectors wide, and ``into`` (S, Sp), the transpose; -inf in the padding.
+
+    ``log_pairwise`` is (1, S, S). Row j of ``into`` holds the scores of stepping into j.
+    """
+    n_strips, S, wide = panels.shape
+    Sp, W = into.shape[1], lanes(into)
     for i in range(S):
         for p in range(n_strips):
-            for k in range(0, wide, W):
-                row = load_part(log_pairwise, i * S + p * wide + k, S - p * wide - k, -np.inf)
-                store(panels, (p * S + i) * wide + k, row)
-    into[:, S:] = -np.inf
-    for i in range(S):
+            for k in range(p * wide, (p + 1) * wide, W):
+                store(panels, p * S * wide + i * wide + k - p * wide, load_part(log_pairwise, i * S + k, S - k, -np.inf))
         for j in range(S):
-            put(into, j * into.shape[1] + i, get(log_pairwise, i * S + j))
+            put(into, j * Sp + i, get(log_pairwise, i * S + j))
+    for j in range(S):
+        for i in range(S, Sp):
+            put(into, j * Sp + i, -np.inf)
 
 
 @helper(forceinline=True)
@@ -85,20 +88,23 @@ def _label_before(delta, at, into, to, wanted):
 
 
 @kernel(allocates=True)
-def viterbi(start, stop, chains, steps, labels, scores):
+def viterbi(start, stop, chains, log_pairwise, labels, scores):
     """Fill labels (B, T), -1 in the padding, and scores (B,) for the sequences ``order[start:stop]``.
 
-    A sequence without any possible labeling gets the score -inf.
+    ``log_pairwise`` (1, S, S). A sequence without any possible labeling gets the score -inf.
     """
     order, lengths, log_unary = chains
-    panels, into = steps
-    T, S, Sp = log_unary.shape[1], log_unary.shape[2], into.shape[1]
+    T, width, W, S, dtype = *log_unary.shape[1:], lanes(log_unary), log_pairwise.shape[1], log_unary.dtype
+    Sp = -(-S // W) * W
+    panels, into = np.empty((-(-S // (2 * W)), S, 2 * W), dtype), np.empty((S, Sp), dtype)
+    _lay(log_pairwise, panels, into)
     longest = lengths[order[start]]
     row = longest * Sp
-    delta = np.empty((ROWS, longest, Sp), log_unary.dtype)
-    best = np.zeros((ROWS, longest, Sp), log_unary.dtype)  # delta without the scores of the position
-    top = np.empty(ROWS, log_unary.dtype)  # the largest delta of the position before
-    nowhere = np.zeros(Sp, log_unary.dtype)
+    delta = np.empty((ROWS, longest, Sp), dtype)
+    best = np.empty((ROWS, longest, Sp), dtype)  # delta without the scores of the position
+    best[:, 0] = 0
+    top = np.empty(ROWS, dtype)  # the largest delta of the position before
+    nowhere = np.zeros(Sp, dtype)
     for group in range(start, stop, ROWS):
         n = min(ROWS, stop - group)
         top[:] = 0
@@ -109,7 +115,7 @@ def viterbi(start, stop, chains, steps, labels, scores):
                 b = order[group + r]
                 if t >= lengths[b]:
                     break  # sorted by length: the others have ended too
-                top[r] = _finish(log_unary, (b * T + t) * S, S, best, delta, r * row + t * Sp, top[r])
+                top[r] = _finish(log_unary, (b * T + t) * width, S, best, delta, r * row + t * Sp, top[r])
         # All sequences go back through their positions together: their look-ups do not depend on each other.
         for r in range(n):
             b = order[group + r]
@@ -127,7 +133,7 @@ def viterbi(start, stop, chains, steps, labels, scores):
                     following = get(labels, b * T + t + 1)
                     j = _label_before(delta, here, into, following * Sp, get(best, here + Sp + following))
                     scores[b] += get(into, following * Sp + j)
-                scores[b] += get(log_unary, (b * T + t) * S + j)
+                scores[b] += get(log_unary, (b * T + t) * width + j)
                 put(labels, b * T + t, j)
 
 
@@ -169,9 +175,6 @@ def viterbi_positions(start, stop, lengths, log_unary, pairwise, labels, scores)
 
 @kernel(allocates=True)
 def one_sentence(lengths, log_unary, log_pairwise, labels, scores):
-    """`viterbi` of a single short sequence: one call that prepares everything, for the least delay."""
-    S, W = log_unary.shape[2], lanes(log_unary)
-    strips = -(-S // (2 * W)), S, 2 * W
-    steps = Steps(np.empty(strips, log_unary.dtype), np.empty((S, -(-S // W) * W), log_unary.dtype))
-    lay_steps(log_pairwise, steps)
-    viterbi(0, 1, Chains(np.zeros(1, np.int64), lengths, log_unary), steps, labels, scores)
+    """`viterbi` of a single sequence, for the least delay: records take longer to pass than arrays."""
+    viterbi(0, 1, Chains(np.zeros(1, np.int64), lengths, log_unary), log_pairwise, labels, scores)
+    return scores[0] > -np.inf
