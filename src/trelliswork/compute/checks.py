@@ -77,9 +77,7 @@ def as_array(name: str, values: object) -> NDArray[Any]:
 def check_lengths(lengths: object, n_sequences: int, n_positions: int) -> NDArray[np.int64]:
     """Return lengths as an int64 array (B,), each between 1 and T; ``None`` stands for T everywhere."""
     if lengths is None:
-        full = np.empty(n_sequences, np.int64)
-        full.fill(n_positions)  # half the time of np.full
-        return full
+        return np.full(n_sequences, n_positions, np.int64)
     array = as_array("lengths", lengths)
     check_shape("lengths", array.shape, "B", B=n_sequences)
     if array.dtype.kind not in "iu":

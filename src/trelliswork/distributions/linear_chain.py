@@ -95,11 +95,12 @@ class LinearChain(LogLinear):
         if unary.ndim != 3:
             check_shape("log_unary", unary.shape, "B T S")
         B, T, S = unary.shape
+        self.log_unary = unary
         if device != pairwise.device:
             raise ValueRangeError(f"log_unary is on {device}, log_pairwise on {pairwise.device}: move one of them.")
         self._dtype, self._device = dtype, device
         self.backend = choose_backend(backend, device)
-        self._lengths = check_lengths(host(lengths), B, T)
+        self._lengths = None if lengths is None else check_lengths(host(lengths), B, T)
         if log_start is not None:
             start = edge_scores("log_start", log_start, unary)
             unary = torch.cat([unary[:, :1] + start, unary[:, 1:]], dim=1)
@@ -126,7 +127,7 @@ class LinearChain(LogLinear):
                 self._potentials = chain.chain_potentials(own, between, self._lengths, check_values=False)
         else:
             unary, pairwise = self._clean(unary, pairwise)
-        self.log_unary, self.log_pairwise = unary, pairwise
+        self.log_unary, self.log_pairwise = unary, pairwise  # with start, end and evidence, without nan in the padding
 
     def __repr__(self) -> str:
         B, T, S = self.log_unary.shape
@@ -135,7 +136,8 @@ class LinearChain(LogLinear):
     @cached_property
     def lengths(self) -> Tensor:  # type: ignore[override]  # made when needed: a short sentence takes less time
         """Length of each sequence (B,)."""
-        return torch.as_tensor(self._lengths, device=self._device)
+        lengths = check_lengths(self._lengths, *self.log_unary.shape[:2])
+        return torch.as_tensor(lengths, device=self._device)
 
     def expectations(self) -> ChainExpectations:
         """Return log Z (B,), node marginals (B, T, S) and transition counts (B, S, S), from one pass."""
@@ -164,7 +166,9 @@ class LinearChain(LogLinear):
     def argmax(self) -> Structure:
         """Return the best labels (B, T) and their scores (B,): Viterbi."""
         if self._potentials is not None:
-            return self._structure(*chain.viterbi(self._potentials))
+            labels, scores = chain.viterbi(self._potentials)
+            scores = scores.astype(self._potentials.log_unary.dtype, copy=False)
+            return Structure(torch.from_numpy(labels), torch.from_numpy(scores))
         return super().argmax()
 
     def topk(self, k: int) -> Structure:

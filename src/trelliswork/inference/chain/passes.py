@@ -121,7 +121,7 @@ def _of_one_sentence(p: Potentials, marginals: bool, counts: bool) -> tuple[NDAr
     """Return ``expectations`` of a single short sequence with little besides the kernel; ``None`` if not safe."""
     (_, T, S), dtype = p.log_unary.shape, p.log_unary.dtype
     log_z, nodes, sums = np.empty(1), np.empty((int(marginals), T, S), dtype), np.empty((int(counts), S, S), dtype)
-    if not forward_backward.one_sentence(p.lengths, p.log_unary, p.log_pairwise, log_z, nodes, sums):
+    if not forward_backward.one_sentence(p.first_length, p.log_unary, p.log_pairwise, log_z, nodes, sums):
         return None
     return log_z, Expectations(nodes if marginals else None, None, sums if counts else None)
 
@@ -163,7 +163,7 @@ def viterbi(potentials: Potentials) -> tuple[Integers, NDArray[np.float64]]:
     B, T, _ = p.log_unary.shape
     labels, scores = np.empty((B, T), np.int64), np.empty(B)
     if p.is_short:
-        if viterbi_kernels.one_sentence(p.lengths, p.log_unary, p.log_pairwise, labels, scores):
+        if viterbi_kernels.one_sentence(p.first_length, p.log_unary, p.log_pairwise, labels, scores):
             return labels, scores
     elif p.shared:
         threads.run(viterbi_kernels.viterbi, p.ranges, p.chains, p.log_pairwise, labels, scores)

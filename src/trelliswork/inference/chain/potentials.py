@@ -32,7 +32,12 @@ class Potentials:
     log_pairwise: Floats  # (n, S, S)
     batch_step: int
     time_step: int
-    lengths: Integers  # (B,) each between 1 and T
+    given_lengths: Integers | None  # None for T everywhere
+
+    @cached_property
+    def lengths(self) -> Integers:
+        """Lengths (B,), each between 1 and T."""
+        return check_lengths(self.given_lengths, *self.log_unary.shape[:2])
 
     @property
     def shared(self) -> bool:
@@ -99,6 +104,11 @@ class Potentials:
         B, T, S = self.log_unary.shape
         return B == 1 and self.time_step == 0 and T * S * S < threads.LEAST_WORK
 
+    @property
+    def first_length(self) -> int:
+        """The length of the first sequence; for a single one, this takes less time than ``lengths``."""
+        return self.log_unary.shape[1] if self.given_lengths is None else int(self.given_lengths[0])
+
     def take(self, which: NDArray[np.integer], dtype: type[np.floating] = np.float64) -> "Potentials":
         """Return the potentials of the sequences ``which`` in another precision."""
         pairwise, batch_step = self.log_pairwise, self.batch_step
@@ -133,9 +143,9 @@ def chain_potentials(
     batch_step, time_step = transition_steps(pairwise.shape, B, T, S)
     if not pairwise.size:  # T = 1: no transitions, but the kernels need a matrix
         pairwise = np.zeros((S, S), pairwise.dtype)
-    checked = check_lengths(lengths, B, T)
+    checked = None if lengths is None else check_lengths(lengths, B, T)
     if check_values and not (are_scores(unary) and are_scores(pairwise)):
-        valid = None if lengths is None else mask(checked, T)
+        valid = None if checked is None else mask(checked, T)
         check_scores("log_unary", unary, valid)
         check_scores(
             "log_pairwise", pairwise, valid[:, 1:] if valid is not None and pairwise.shape[:-2] == (B, T - 1) else None

@@ -251,7 +251,7 @@ def forward_backward(start, stop, chains, transitions, log_z, safe, out):
 
 
 @kernel(allocates=True)
-def one_sentence(lengths, log_unary, log_pairwise, log_z, marginals, counts):
+def one_sentence(length, log_unary, log_pairwise, log_z, marginals, counts):
     """Run both passes for a single short sequence: one call that prepares everything, for the least delay.
 
     ``marginals`` (1 or 0, T, S) and ``counts`` (1 or 0, S, S). Return whether the sequence is safe and possible.
@@ -261,9 +261,9 @@ def one_sentence(lengths, log_unary, log_pairwise, log_z, marginals, counts):
     matrix, panels, panels_t = np.empty((width, width), dtype), np.empty(strips, dtype), np.empty(strips, dtype)
     shift = lay_transitions(log_pairwise, np.empty(-(-S * S // W) * W, dtype), matrix, panels, panels_t)
     first, safe = np.zeros(1, np.int64), np.ones(1, np.bool_)
-    marginals[:, lengths[0] :] = 0
+    marginals[:, length:] = 0
     counts[:] = 0
     transitions = Transitions(matrix, panels, panels_t, shift)
     out = Outputs(np.ones(1, dtype), first, marginals, counts)
-    forward_backward(0, 1, Chains(first, lengths, log_unary), transitions, log_z, safe, out)
+    forward_backward(0, 1, Chains(first, np.full(1, length), log_unary), transitions, log_z, safe, out)
     return safe[0] and log_z[0] > -np.inf

@@ -2,8 +2,9 @@
 
     delta_t(j) = log_unary_t(j) + max_i (delta_{t-1}(i) + log_pairwise(i, j))
 
-No back-pointers are stored: the argmax is needed on the best path alone, O(T S) look-ups against O(T S^2) stores. The
-largest delta is subtracted at every position, so that float32 keeps its digits on long sequences. Layouts are those of
+No back-pointers are stored: the argmax is needed on the best path alone. The maxima are kept, so that the walk back
+compares one row per position with one number, and searches for nothing. The largest delta of a position is subtracted
+at the next one, where nothing waits for it, so that float32 keeps its digits on long sequences. Layouts are those of
 ``forward_backward``: four sequences advance together over strips of the (shared) transition matrix.
 """
 
@@ -20,16 +21,18 @@ from trelliswork.inference.chain.kernels.records import Chains
 
 @helper
 def _lay(log_pairwise, panels, into):
-    """Fill ``panels`` (Sp/2W, S, 2W), strips two vectors wide, and ``into`` (S, Sp), the transpose; -inf in the padding.
+    """Fill ``panels`` (Sp/2W, S, 2W), strips two vectors wide, of the scores (1, S, S), and ``into`` (S, Sp).
 
-    ``log_pairwise`` is (1, S, S). Row j of ``into`` holds the scores of stepping into j.
+    Row j of ``into`` holds the scores of stepping into j; -inf in the padding.
     """
     n_strips, S, wide = panels.shape
     Sp, W = into.shape[1], lanes(into)
     for i in range(S):
         for p in range(n_strips):
             for k in range(p * wide, (p + 1) * wide, W):
-                store(panels, p * S * wide + i * wide + k - p * wide, load_part(log_pairwise, i * S + k, S - k, -np.inf))
+                store(
+                    panels, p * S * wide + i * wide + k - p * wide, load_part(log_pairwise, i * S + k, S - k, -np.inf)
+                )
         for j in range(S):
             put(into, j * Sp + i, get(log_pairwise, i * S + j))
     for j in range(S):
@@ -62,9 +65,9 @@ def _step(delta, at, row, panels, best, to, alone):
 
 @helper(forceinline=True)
 def _finish(source, at, n, best, delta, to, shift):
-    """delta = best + the scores source[at : at + n], -inf beyond n, - shift, a row at flat index ``to``; return its top.
+    """delta = best - shift + the scores source[at : at + n], -inf beyond n: a row at flat index ``to``.
 
-    The top is 0 if nothing is possible.
+    Return its largest number, or 0 if nothing is possible.
     """
     W, by = lanes(delta), spread(delta, shift)
     top = spread(delta, -np.inf)
@@ -174,7 +177,7 @@ def viterbi_positions(start, stop, lengths, log_unary, pairwise, labels, scores)
 
 
 @kernel(allocates=True)
-def one_sentence(lengths, log_unary, log_pairwise, labels, scores):
+def one_sentence(length, log_unary, log_pairwise, labels, scores):
     """`viterbi` of a single sequence, for the least delay: records take longer to pass than arrays."""
-    viterbi(0, 1, Chains(np.zeros(1, np.int64), lengths, log_unary), log_pairwise, labels, scores)
+    viterbi(0, 1, Chains(np.zeros(1, np.int64), np.full(1, length), log_unary), log_pairwise, labels, scores)
     return scores[0] > -np.inf
