@@ -118,6 +118,25 @@ def test_viterbi_and_topk_match_enumeration(case):
             assert_allclose(want.scores[index], score, rtol=1e-12, atol=1e-9)
 
 
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+@pytest.mark.parametrize("shape", [(9, 70, 5), (1, 70, 5), (5, 13, 16), (3, 15, 37), (2, 20, 64)])
+def test_of_equally_good_labelings_the_last_labels_are_smallest(dtype, shape):
+    """Whole numbers have many ties. Transitions by position have a kernel of their own."""
+    rng = np.random.default_rng(6)
+    B, T, S = shape
+    unary, pairwise = (rng.integers(-2, 1, s).astype(dtype) for s in (shape, (S, S)))
+    pairwise[rng.random((S, S)) < 0.2] = unary[rng.random(shape) < 0.2] = -np.inf
+    unary[:, :, 0] = pairwise[0, 0] = -2  # nothing is impossible
+    lengths = rng.integers(1, T + 1, B)
+    labels, scores = chain.viterbi(chain.chain_potentials(unary, pairwise, lengths))
+    steps = np.broadcast_to(pairwise, (1, T - 1, S, S))
+    by_position = chain.chain_potentials(unary, steps, lengths)
+    want, want_scores = chain.viterbi(by_position)
+    assert_array_equal(labels, want)
+    assert_array_equal(scores, want_scores)
+    assert_array_equal(scores, chain.topk(by_position, 1)[1][:, 0])
+
+
 @given(chains(possible=True))
 def test_k_best_lists_are_prefixes_of_each_other(case):
     potentials = chain.chain_potentials(*case)

@@ -29,10 +29,10 @@ def _lay(log_pairwise, panels, into):
     Sp, W = into.shape[1], lanes(into)
     for i in range(S):
         for p in range(n_strips):
-            for k in range(p * wide, (p + 1) * wide, W):
-                store(
-                    panels, p * S * wide + i * wide + k - p * wide, load_part(log_pairwise, i * S + k, S - k, -np.inf)
-                )
+            left = p * wide
+            for k in range(0, wide, W):
+                part = load_part(log_pairwise, i * S + left + k, S - left - k, -np.inf)
+                store(panels, left * S + i * wide + k, part)
         for j in range(S):
             put(into, j * Sp + i, get(log_pairwise, i * S + j))
     for j in range(S):
@@ -102,9 +102,9 @@ def viterbi(start, stop, chains, log_pairwise, labels, scores):
     panels, into = np.empty((-(-S // (2 * W)), S, 2 * W), dtype), np.empty((S, Sp), dtype)
     _lay(log_pairwise, panels, into)
     longest = lengths[order[start]]
-    row = longest * Sp
-    delta = np.empty((ROWS, longest, Sp), dtype)
-    best = np.empty((ROWS, longest, Sp), dtype)  # delta without the scores of the position
+    rows, row = 1 if stop - start == 1 else ROWS, longest * Sp
+    delta = np.empty((rows, longest, Sp), dtype)
+    best = np.empty((rows, longest, Sp), dtype)  # delta without the scores of the position
     best[:, 0] = 0
     top = np.empty(ROWS, dtype)  # the largest delta of the position before
     nowhere = np.zeros(Sp, dtype)
