@@ -101,8 +101,8 @@ def expectations(
     Both passes run over a range of sequences while it is in the cache, which is faster than one after the other.
     """
     p = potentials
-    if p.is_short and not edges:
-        of_one = _of_one_sentence(p, marginals, counts)
+    if not edges and (length := p.short_length):
+        of_one = _of_one_sentence(p, length, marginals, counts)
         if of_one is not None:
             return of_one
     out = _outputs(p, None, marginals, edges, counts)
@@ -117,11 +117,13 @@ def expectations(
     return log_z, _finish(p, safe, out)
 
 
-def _of_one_sentence(p: Potentials, marginals: bool, counts: bool) -> tuple[NDArray[np.float64], Expectations] | None:
+def _of_one_sentence(
+    p: Potentials, length: int, marginals: bool, counts: bool
+) -> tuple[NDArray[np.float64], Expectations] | None:
     """Return ``expectations`` of a single short sequence with little besides the kernel; ``None`` if not safe."""
     (_, T, S), dtype = p.log_unary.shape, p.log_unary.dtype
     log_z, nodes, sums = np.empty(1), np.empty((int(marginals), T, S), dtype), np.empty((int(counts), S, S), dtype)
-    if not forward_backward.one_sentence(p.first_length, p.log_unary, p.log_pairwise, log_z, nodes, sums):
+    if not forward_backward.one_sentence(length, p.log_unary, p.log_pairwise, log_z, nodes, sums):
         return None
     return log_z, Expectations(nodes if marginals else None, None, sums if counts else None)
 
@@ -162,8 +164,8 @@ def viterbi(potentials: Potentials) -> tuple[Integers, NDArray[np.float64]]:
     p = potentials
     B, T, _ = p.log_unary.shape
     labels, scores = np.empty((B, T), np.int64), np.empty(B)
-    if p.is_short:
-        if viterbi_kernels.one_sentence(p.first_length, p.log_unary, p.log_pairwise, labels, scores):
+    if length := p.short_length:
+        if viterbi_kernels.one_sentence(length, p.log_unary, p.log_pairwise, labels, scores):
             return labels, scores
     elif p.shared:
         threads.run(viterbi_kernels.viterbi, p.ranges, p.chains, p.log_pairwise, labels, scores)

@@ -54,7 +54,7 @@ class Potentials:
     @cached_property
     def full(self) -> bool:
         """True if no sequence is padded."""
-        return bool(self.lengths.min() == self.log_unary.shape[1])
+        return self.given_lengths is None or bool(self.given_lengths.min() == self.log_unary.shape[1])
 
     @cached_property
     def ranges(self) -> list[tuple[int, int]]:
@@ -99,15 +99,15 @@ class Potentials:
         )
 
     @property
-    def is_short(self) -> bool:
-        """True for a single sequence with one transition matrix, too short for preparations that take longer."""
-        B, T, S = self.log_unary.shape
-        return B == 1 and self.time_step == 0 and T * S * S < threads.LEAST_WORK
+    def short_length(self) -> int:
+        """The length of a single sequence with one transition matrix, too short for preparations that take longer.
 
-    @property
-    def first_length(self) -> int:
-        """The length of the first sequence; for a single one, this takes less time than ``lengths``."""
-        return self.log_unary.shape[1] if self.given_lengths is None else int(self.given_lengths[0])
+        0 for other potentials.
+        """
+        B, T, S = self.log_unary.shape
+        if B > 1 or self.time_step or T * S * S >= threads.LEAST_WORK:
+            return 0
+        return T if self.given_lengths is None else int(self.given_lengths[0])
 
     def take(self, which: NDArray[np.integer], dtype: type[np.floating] = np.float64) -> "Potentials":
         """Return the potentials of the sequences ``which`` in another precision."""

@@ -21,9 +21,9 @@ from trelliswork.inference.chain.kernels.records import Chains
 
 @helper
 def _lay(log_pairwise, panels, into):
-    """Fill ``panels`` (Sp/2W, S, 2W), strips two vectors wide, of the scores (1, S, S), and ``into`` (S, Sp).
+    """Fill ``panels`` (Sp/2W, S, 2W), strips two vectors wide, of the scores (1, S, S), and ``into`` (S + 1, Sp).
 
-    Row j of ``into`` holds the scores of stepping into j; -inf in the padding.
+    Row j of ``into`` holds the scores of stepping into j, -inf in the padding; the last row those of ending, 0.
     """
     n_strips, S, wide = panels.shape
     Sp, W = into.shape[1], lanes(into)
@@ -38,6 +38,7 @@ def _lay(log_pairwise, panels, into):
     for j in range(S):
         for i in range(S, Sp):
             put(into, j * Sp + i, -np.inf)
+    into[S] = 0
 
 
 @helper(forceinline=True)
@@ -99,15 +100,14 @@ def viterbi(start, stop, chains, log_pairwise, labels, scores):
     order, lengths, log_unary = chains
     T, width, W, S, dtype = *log_unary.shape[1:], lanes(log_unary), log_pairwise.shape[1], log_unary.dtype
     Sp = -(-S // W) * W
-    panels, into = np.empty((-(-S // (2 * W)), S, 2 * W), dtype), np.empty((S, Sp), dtype)
+    panels, into = np.empty((-(-S // (2 * W)), S, 2 * W), dtype), np.empty((S + 1, Sp), dtype)
     _lay(log_pairwise, panels, into)
     longest = lengths[order[start]]
     rows, row = 1 if stop - start == 1 else ROWS, longest * Sp
-    delta = np.empty((rows, longest, Sp), dtype)
-    best = np.empty((rows, longest, Sp), dtype)  # delta without the scores of the position
+    both = np.empty((2, rows, longest, Sp), dtype)
+    delta, best = both[0], both[1]  # with and without the scores of the position
     best[:, 0] = 0
     top = np.empty(ROWS, dtype)  # the largest delta of the position before
-    nowhere = np.zeros(Sp, dtype)
     for group in range(start, stop, ROWS):
         n = min(ROWS, stop - group)
         top[:] = 0
@@ -129,13 +129,12 @@ def viterbi(start, stop, chains, log_pairwise, labels, scores):
                 b = order[group + r]
                 if t >= lengths[b]:
                     break
-                here = r * row + t * Sp
-                if t == lengths[b] - 1:
-                    j = _label_before(delta, here, nowhere, 0, top[r])
-                else:
+                here, following, wanted = r * row + t * Sp, S, top[r]
+                if t < lengths[b] - 1:
                     following = get(labels, b * T + t + 1)
-                    j = _label_before(delta, here, into, following * Sp, get(best, here + Sp + following))
-                    scores[b] += get(into, following * Sp + j)
+                    wanted = get(best, here + Sp + following)
+                j = _label_before(delta, here, into, following * Sp, wanted)
+                scores[b] += get(into, following * Sp + j)
                 scores[b] += get(log_unary, (b * T + t) * width + j)
                 put(labels, b * T + t, j)
 
