@@ -7,7 +7,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from trelliswork.compute.checks import are_scores, check_count, check_lengths, check_shape, number_of_best
+from trelliswork.compute.checks import check_count, check_lengths, check_shape, number_of_best
+from trelliswork.compute.kernels.scores import are_scores
 from trelliswork.distributions.base import LogLinear, Structure
 from trelliswork.distributions.tensors import (
     as_tensor,
@@ -96,7 +97,7 @@ class LinearChain(LogLinear):
             check_shape("log_unary", unary.shape, "B T S")
         B, T, S = unary.shape
         self.log_unary = unary
-        if device != pairwise.device:
+        if pairwise.device != device:
             raise ValueRangeError(f"log_unary is on {device}, log_pairwise on {pairwise.device}: move one of them.")
         self._dtype, self._device = dtype, device
         self.backend = choose_backend(backend, device)
@@ -116,13 +117,12 @@ class LinearChain(LogLinear):
         steps = chain.transition_steps(pairwise.shape, B, T, S)
         self._potentials: chain.Potentials | None = None  # laid out for the kernels
         if self.backend == "kernel":
-            own, between = view(unary), view(pairwise)
-            if not (are_scores(own) and are_scores(between)):
+            own, between = np.ascontiguousarray(view(unary)), np.ascontiguousarray(view(pairwise))
+            if not are_scores(own, between):
                 unary, pairwise = self._clean(unary, pairwise)
-                own, between = view(unary), view(pairwise)
+                own, between = np.ascontiguousarray(view(unary)), np.ascontiguousarray(view(pairwise))
             if own.size and between.size:  # all has been checked
-                own, between = np.ascontiguousarray(own), np.ascontiguousarray(between).reshape(-1, S, S)
-                self._potentials = chain.Potentials(own, between, *steps, self._lengths)
+                self._potentials = chain.Potentials(own, between.reshape(-1, S, S), *steps, self._lengths)
             else:
                 self._potentials = chain.chain_potentials(own, between, self._lengths, check_values=False)
         else:
