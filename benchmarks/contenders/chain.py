@@ -73,11 +73,9 @@ def trelliswork(params: Params) -> Task:
     arrays = potentials(params)
     log_unary, log_pairwise = (torch.from_numpy(array) for array in arrays)
 
-    @torch.no_grad()
     def expectations() -> Any:
         return LinearChain(log_unary, log_pairwise).expectations()
 
-    @torch.no_grad()
     def viterbi() -> Any:
         return LinearChain(log_unary, log_pairwise).argmax().labels
 

@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 from numba import njit
-from numpy.testing import assert_allclose
+from numpy.testing import assert_allclose, assert_array_equal
 
 from tests.compiled import from_python
-from trelliswork.compute import simd
+from trelliswork.compute import parts, simd
 from trelliswork.compute.kernels.rows import exp_row
 from trelliswork.compute.tiles import load_tile, tile
 
@@ -71,6 +71,24 @@ def test_arithmetic(dtype):
     )
     assert_allclose(total, a.sum(), rtol=1e-5, atol=1e-6)
     assert largest == a.max()
+
+
+@njit
+def _copy_part(a, n, fill, out):
+    W = simd.lanes(a)
+    simd.store(out, 0, parts.load_part(a, 1, n, fill))
+    parts.store_part(out, W + 1, n, simd.load(a, 0))
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_parts_of_vectors(dtype):
+    W = simd.VECTOR_BYTES // np.dtype(dtype).itemsize
+    a = np.arange(1, W + 2).astype(dtype)
+    for n in range(-3, W + 4):
+        out, inside = np.zeros(2 * W + 2, dtype), np.arange(W) < n
+        _copy_part(a, n, -np.inf, out)
+        assert_array_equal(out[:W], np.where(inside, a[1:], -np.inf))
+        assert_array_equal(out[W:], [0, *np.where(inside, a[:W], 0), 0])
 
 
 @njit

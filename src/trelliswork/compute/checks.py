@@ -91,12 +91,18 @@ def check_lengths(lengths: object, n_sequences: int, n_positions: int) -> NDArra
     return array.astype(np.int64, copy=False)
 
 
+def are_scores(scores: NDArray[np.floating]) -> bool:
+    """Return whether log-potentials contain neither nan nor +inf."""
+    # The maximum of an array with a nan is nan. For small arrays, the method ``max`` takes three times as long.
+    return scores.size == 0 or scores.item(scores.argmax()) < math.inf
+
+
 def check_scores(name: str, scores: NDArray[np.floating], valid: NDArray[np.bool_] | None = None) -> None:
     """Raise if log-potentials contain nan or +inf; -inf (impossible) is allowed.
 
     ``valid`` is an optional mask over the leading axes of ``scores``: padding, where it is False, is not checked.
     """
-    if scores.size == 0 or scores.max() < np.inf:  # the maximum of an array with a nan is nan
+    if are_scores(scores):
         return
     bad = ~(scores < np.inf)
     if valid is not None:
@@ -131,8 +137,8 @@ def check_possible(
 
     ``noun`` and ``parts`` name the structure and its parts in the message, such as "tree of sentence" and "arcs".
     """
-    bad = np.flatnonzero(log_values == -np.inf)
-    if bad.size:
+    if log_values.size and log_values.item(log_values.argmin()) == -np.inf:
+        bad = np.flatnonzero(log_values == -np.inf)
         raise ImpossibleError(
             f"{what}: every {noun} {bad[0]} has probability zero"
             + (f" (and of {bad.size - 1} more)" if bad.size > 1 else "")

@@ -10,7 +10,7 @@ from torch import Tensor
 from trelliswork.compute.checks import check_possible
 from trelliswork.compute.display import Displayed, Names
 from trelliswork.compute.limits import check_cost
-from trelliswork.distributions.tensors import host
+from trelliswork.distributions.tensors import ARRAYS, CPU, host
 from trelliswork.errors import ShapeError
 
 Kind = Literal["exact", "lower", "upper", "estimate"]
@@ -149,10 +149,11 @@ class LogLinear(Distribution):
         check_possible(host(log_values.detach()), what, **self.nouns)
 
     def _tensor(self, values: Any) -> Tensor:
-        return torch.from_numpy(values).to(self._device)
+        tensor = torch.from_numpy(values)
+        return tensor if self._device == CPU else tensor.to(self._device)
 
     def _structure(self, labels: Any, scores: Any) -> Structure:
-        return Structure(self._tensor(labels), self._tensor(scores).to(self._dtype))
+        return Structure(self._tensor(labels), self._tensor(scores.astype(ARRAYS[self._dtype], copy=False)))
 
     @staticmethod
     def _filled(best: Structure, k: int) -> Structure:

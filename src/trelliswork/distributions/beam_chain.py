@@ -85,9 +85,5 @@ class BeamChain(LinearChain):
         """Return the chain given evidence, with a new choice of the beam."""
         return BeamChain(self._whole.condition(allowed=allowed, labels=labels), self.beam)
 
-    @property
-    def _needs_graph(self) -> bool:
-        return torch.is_grad_enabled() and (self.log_unary.requires_grad or self.log_pairwise.requires_grad)
-
     def _log_z(self) -> Tensor:
         return super()._log_z() if self._needs_graph else self._value

@@ -1,5 +1,6 @@
 """Distributions over label sequences with first-order dependencies: posteriors of HMM and CRF taggers."""
 
+from functools import cached_property
 from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
@@ -7,6 +8,7 @@ import torch
 from torch import Tensor
 
 from trelliswork.compute.checks import check_count, check_lengths, check_shape, number_of_best
+from trelliswork.compute.kernels.scores import are_scores
 from trelliswork.distributions.base import LogLinear, Structure
 from trelliswork.distributions.tensors import (
     as_tensor,
@@ -87,18 +89,19 @@ class LinearChain(LogLinear):
         backend: str = "auto",
     ) -> None:
         unary, pairwise = floats("log_unary", log_unary), floats("log_pairwise", log_pairwise)
-        if unary.dtype != pairwise.dtype:
-            dtype = torch.promote_types(unary.dtype, pairwise.dtype)
+        dtype, device = unary.dtype, unary.device
+        if dtype != pairwise.dtype:
+            dtype = torch.float64
             unary, pairwise = unary.to(dtype), pairwise.to(dtype)
-        sizes = check_shape("log_unary", unary.shape, "B T S")
-        B, T, S = sizes["B"], sizes["T"], sizes["S"]
-        if unary.device != pairwise.device:
-            raise ValueRangeError(
-                f"log_unary is on {unary.device}, log_pairwise on {pairwise.device}: move one of them."
-            )
-        self._dtype, self._device = unary.dtype, unary.device
-        self.backend = choose_backend(backend, unary.device)
-        self.lengths = torch.as_tensor(check_lengths(host(lengths), B, T), device=unary.device)
+        if unary.ndim != 3:
+            check_shape("log_unary", unary.shape, "B T S")
+        B, T, S = unary.shape
+        self.log_unary = unary
+        if pairwise.device != device:
+            raise ValueRangeError(f"log_unary is on {device}, log_pairwise on {pairwise.device}: move one of them.")
+        self._dtype, self._device = dtype, device
+        self.backend = choose_backend(backend, device)
+        self._lengths = None if lengths is None else check_lengths(host(lengths), B, T)
         if log_start is not None:
             start = edge_scores("log_start", log_start, unary)
             unary = torch.cat([unary[:, :1] + start, unary[:, 1:]], dim=1)
@@ -112,23 +115,39 @@ class LinearChain(LogLinear):
             mask = bool_mask("allowed_transitions", allowed_transitions, "S S", unary.device, S=S)
             pairwise = pairwise.masked_fill(~mask, -torch.inf)
         steps = chain.transition_steps(pairwise.shape, B, T, S)
-        self.log_unary = clean("log_unary", unary, self.lengths, 0)
-        self.log_pairwise = clean("log_pairwise", pairwise, self.lengths, 1)
         self._potentials: chain.Potentials | None = None  # laid out for the kernels
         if self.backend == "kernel":
-            arrays = [view(x) for x in (self.log_unary, self.log_pairwise, self.lengths)]
-            if 0 in unary.shape or 0 in pairwise.shape:
-                self._potentials = chain.chain_potentials(*arrays, check_values=False)
-            else:  # everything else has been checked
-                own, between = np.ascontiguousarray(arrays[0]), np.ascontiguousarray(arrays[1])
-                self._potentials = chain.Potentials(own, between.reshape(-1, S, S), *steps, arrays[2])
+            own, between = np.ascontiguousarray(view(unary)), np.ascontiguousarray(view(pairwise))
+            if not are_scores(own, between):
+                unary, pairwise = self._clean(unary, pairwise)
+                own, between = np.ascontiguousarray(view(unary)), np.ascontiguousarray(view(pairwise))
+            if own.size and between.size:  # all has been checked
+                self._potentials = chain.Potentials(own, between.reshape(-1, S, S), *steps, self._lengths)
+            else:
+                self._potentials = chain.chain_potentials(own, between, self._lengths, check_values=False)
+        else:
+            unary, pairwise = self._clean(unary, pairwise)
+        self.log_unary, self.log_pairwise = unary, pairwise  # with start, end and evidence, without nan in the padding
 
     def __repr__(self) -> str:
         B, T, S = self.log_unary.shape
         return f"LinearChain(B={B}, T={T}, S={S}, dtype={self.log_unary.dtype}, backend={self.backend!r})"
 
+    @cached_property
+    def lengths(self) -> Tensor:  # type: ignore[override]  # made when needed: a short sentence takes less time
+        """Length of each sequence (B,)."""
+        lengths = check_lengths(self._lengths, *self.log_unary.shape[:2])
+        return torch.as_tensor(lengths, device=self._device)
+
     def expectations(self) -> ChainExpectations:
         """Return log Z (B,), node marginals (B, T, S) and transition counts (B, S, S), from one pass."""
+        if self._potentials is not None and not self._needs_graph:
+            value, moments = chain.expectations(self._potentials, counts=True)
+            return ChainExpectations(
+                torch.from_numpy(value.astype(self._potentials.log_unary.dtype, copy=False)),
+                torch.from_numpy(moments.marginals),
+                torch.from_numpy(moments.counts),
+            )
         log_z, marginals, counts = self._moments(per_position=False)
         return ChainExpectations(log_z.to(marginals.dtype), marginals, counts)
 
@@ -147,7 +166,9 @@ class LinearChain(LogLinear):
     def argmax(self) -> Structure:
         """Return the best labels (B, T) and their scores (B,): Viterbi."""
         if self._potentials is not None:
-            return self._structure(*chain.viterbi(self._potentials))
+            labels, scores = chain.viterbi(self._potentials)
+            scores = scores.astype(self._potentials.log_unary.dtype, copy=False)
+            return Structure(torch.from_numpy(labels), torch.from_numpy(scores))
         return super().argmax()
 
     def topk(self, k: int) -> Structure:
@@ -224,6 +245,15 @@ class LinearChain(LogLinear):
         """Return True if transitions differ between positions, so that sums over positions do not determine scores."""
         return self.log_pairwise.ndim == 4 and self.log_pairwise.shape[1] > 1
 
+    @property
+    def _needs_graph(self) -> bool:
+        """Return True if results are to be differentiated."""
+        return torch.is_grad_enabled() and (self.log_unary.requires_grad or self.log_pairwise.requires_grad)
+
+    def _clean(self, unary: Tensor, pairwise: Tensor) -> tuple[Tensor, Tensor]:
+        """Return potentials without nan or +inf in the padding; raise if there are any elsewhere."""
+        return clean("log_unary", unary, self.lengths, 0), clean("log_pairwise", pairwise, self.lengths, 1)
+
     def _valid(self) -> Tensor:
         """Return positions (B, T) that are not padding."""
         return self._inside(self.log_unary.shape[1])
@@ -245,7 +275,7 @@ class LinearChain(LogLinear):
         """Return log Z (float64), marginals, and edges (B, T-1, S, S) or their sums over positions (B, S, S)."""
         B, T, S = self.log_unary.shape
         per_position = self._per_position if per_position is None else per_position
-        needs_graph = torch.is_grad_enabled() and (self.log_unary.requires_grad or self.log_pairwise.requires_grad)
+        needs_graph = self._needs_graph
         if self._potentials is not None and not needs_graph:
             value, moments = chain.expectations(self._potentials, edges=per_position, counts=not per_position)
             pairs = moments.edges if per_position else moments.counts

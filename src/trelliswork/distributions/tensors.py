@@ -11,7 +11,8 @@ from trelliswork.compute.checks import check_scores, check_shape
 from trelliswork.errors import ValueRangeError
 from trelliswork.inference.tensors import log_sum
 
-FLOATS = frozenset((torch.float32, torch.float64))
+ARRAYS = {torch.float32: np.float32, torch.float64: np.float64}  # NumPy's type for each of torch's
+CPU = torch.device("cpu")
 
 
 def expectation(probabilities: Tensor, scores: Tensor) -> Tensor:
@@ -40,12 +41,12 @@ def as_tensor(name: str, values: Any, device: torch.device | None = None) -> Ten
 
 def floats(name: str, values: Any) -> Tensor:
     """Return a tensor of float32 or float64; integers are converted, other types raise an error."""
-    if type(values) is Tensor and values.dtype in FLOATS and values.layout is torch.strided:
+    if type(values) is Tensor and values.dtype in ARRAYS and values.layout is torch.strided:
         return values
     tensor = as_tensor(name, values)
     if not tensor.is_floating_point() and not tensor.is_complex():
         tensor = tensor.to(torch.get_default_dtype())
-    if tensor.dtype not in FLOATS:
+    if tensor.dtype not in ARRAYS:
         raise ValueRangeError(f"{name} must be float32 or float64, got {tensor.dtype}: convert it first.")
     return tensor
 
@@ -73,11 +74,13 @@ def edge_scores(name: str, values: Any, unary: Tensor) -> Tensor:
 
 def choose_backend(backend: str, device: torch.device) -> str:
     """Return "kernel" or "torch"; ``auto`` is "kernel" for CPU tensors."""
-    if backend not in ("auto", "kernel", "torch"):
+    if backend == "auto":
+        return "kernel" if device == CPU else "torch"
+    if backend not in ("kernel", "torch"):
         raise ValueRangeError(f"backend must be 'auto', 'kernel' or 'torch', got {backend!r}.")
     if backend == "kernel" and device.type != "cpu":
         raise ValueRangeError(f"backend='kernel' computes on the CPU, but the tensors are on {device}.")
-    return backend if backend != "auto" else "kernel" if device.type == "cpu" else "torch"
+    return backend
 
 
 def draw_seeds(n: int, lengths: Tensor, generator: torch.Generator | None) -> Any:

@@ -81,7 +81,7 @@ def test_one_sentence_is_what_it_is_in_a_batch(dtype, data):
     log_z, want = chain.expectations(together, counts=True)
     for b in range(len(case.lengths)):
         alone = chain.chain_potentials(case.log_unary[[b]], case.log_pairwise, case.lengths[[b]])
-        assert alone.is_short
+        assert alone.short_length == case.lengths[b]
         own_log_z, got = chain.expectations(alone, counts=True)
         assert_array_equal(own_log_z[0], log_z[b])
         assert_array_equal(got.marginals[0], want.marginals[b])
@@ -116,6 +116,25 @@ def test_viterbi_and_topk_match_enumeration(case):
         for y, score in zip(many[b, :possible], many_scores[b, :possible], strict=True):
             index = int(np.flatnonzero((want.labelings == y[:n]).all(axis=1))[0])
             assert_allclose(want.scores[index], score, rtol=1e-12, atol=1e-9)
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+@pytest.mark.parametrize("shape", [(9, 70, 5), (1, 70, 5), (5, 13, 16), (3, 15, 37), (2, 20, 64)])
+def test_of_equally_good_labelings_the_last_labels_are_smallest(dtype, shape):
+    """Whole numbers have many ties. Transitions by position have a kernel of their own."""
+    rng = np.random.default_rng(6)
+    B, T, S = shape
+    unary, pairwise = (rng.integers(-2, 1, s).astype(dtype) for s in (shape, (S, S)))
+    pairwise[rng.random((S, S)) < 0.2] = unary[rng.random(shape) < 0.2] = -np.inf
+    unary[:, :, 0] = pairwise[0, 0] = -2  # nothing is impossible
+    lengths = rng.integers(1, T + 1, B)
+    labels, scores = chain.viterbi(chain.chain_potentials(unary, pairwise, lengths))
+    steps = np.broadcast_to(pairwise, (1, T - 1, S, S))
+    by_position = chain.chain_potentials(unary, steps, lengths)
+    want, want_scores = chain.viterbi(by_position)
+    assert_array_equal(labels, want)
+    assert_array_equal(scores, want_scores)
+    assert_array_equal(scores, chain.topk(by_position, 1)[1][:, 0])
 
 
 @given(chains(possible=True))

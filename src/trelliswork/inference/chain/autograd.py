@@ -30,7 +30,7 @@ class _LogPartition(torch.autograd.Function):
     def forward(ctx: Any, log_unary: Tensor, log_pairwise: Tensor, lengths: Tensor, potentials: Any) -> Tensor:
         if potentials is None:
             log_z, ctx.kept = torch_path.forward(log_unary, log_pairwise, lengths)
-        elif potentials.is_short:  # both passes take less time than a second call
+        elif potentials.short_length:  # both passes take less time than a second call
             wanted = any(ctx.needs_input_grad[:2])
             values, ctx.kept = chain.expectations(potentials, marginals=wanted, counts=wanted)
             log_z = torch.from_numpy(values)

@@ -19,7 +19,7 @@ from trelliswork.errors import ValueRangeError
 from trelliswork.inference.chain.kernels import forward_backward, log_space, positions
 from trelliswork.inference.chain.kernels import viterbi as viterbi_kernels
 from trelliswork.inference.chain.kernels.records import Lattice, Outputs
-from trelliswork.inference.chain.potentials import Floats, Integers, Potentials, pad, padded_width, panels
+from trelliswork.inference.chain.potentials import Floats, Integers, Potentials, padded_width
 
 
 class Expectations(NamedTuple):
@@ -101,8 +101,8 @@ def expectations(
     Both passes run over a range of sequences while it is in the cache, which is faster than one after the other.
     """
     p = potentials
-    if p.is_short and not edges:
-        of_one = _of_one_sentence(p, marginals, counts)
+    if not edges and (length := p.short_length):
+        of_one = _of_one_sentence(p, length, marginals, counts)
         if of_one is not None:
             return of_one
     out = _outputs(p, None, marginals, edges, counts)
@@ -117,13 +117,13 @@ def expectations(
     return log_z, _finish(p, safe, out)
 
 
-def _of_one_sentence(p: Potentials, marginals: bool, counts: bool) -> tuple[NDArray[np.float64], Expectations] | None:
+def _of_one_sentence(
+    p: Potentials, length: int, marginals: bool, counts: bool
+) -> tuple[NDArray[np.float64], Expectations] | None:
     """Return ``expectations`` of a single short sequence with little besides the kernel; ``None`` if not safe."""
     (_, T, S), dtype = p.log_unary.shape, p.log_unary.dtype
-    nodes, sums = np.zeros((int(marginals), T, S), dtype), np.zeros((int(counts), S, S), dtype)
-    log_z, safe = np.empty(1), np.ones(1, bool)
-    forward_backward.one_sentence(p.lengths, p.log_unary, p.log_pairwise, padded_width(p), log_z, safe, nodes, sums)
-    if not (safe[0] and log_z[0] > -np.inf):
+    log_z, nodes, sums = np.empty(1), np.empty((int(marginals), T, S), dtype), np.empty((int(counts), S, S), dtype)
+    if not forward_backward.one_sentence(length, p.log_unary, p.log_pairwise, log_z, nodes, sums):
         return None
     return log_z, Expectations(nodes if marginals else None, None, sums if counts else None)
 
@@ -162,13 +162,13 @@ def viterbi(potentials: Potentials) -> tuple[Integers, NDArray[np.float64]]:
     Of equally good labelings it is the one with the smaller last labels.
     """
     p = potentials
-    labels, scores = np.full(p.log_unary.shape[:2], -1, np.int64), np.empty(len(p.lengths))
-    if p.is_short:
-        viterbi_kernels.one_sentence(p.lengths, p.log_unary, p.log_pairwise, padded_width(p), labels, scores)
+    B, T, _ = p.log_unary.shape
+    labels, scores = np.empty((B, T), np.int64), np.empty(B)
+    if length := p.short_length:
+        if viterbi_kernels.one_sentence(length, p.log_unary, p.log_pairwise, labels, scores):
+            return labels, scores
     elif p.shared:
-        padded = pad(p, p.log_pairwise[0], -np.inf)
-        inputs = p.chains, panels(p, padded), np.ascontiguousarray(padded.T)
-        threads.run(viterbi_kernels.viterbi, p.ranges, *inputs, labels, scores)
+        threads.run(viterbi_kernels.viterbi, p.ranges, p.chains, p.log_pairwise, labels, scores)
     else:
         _run(viterbi_kernels.viterbi_positions, p, p.log_unary, p.pairwise, labels, scores)
     check_possible(scores, "no labeling to decode")

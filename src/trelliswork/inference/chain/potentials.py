@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from trelliswork.compute import threads
-from trelliswork.compute.checks import check_lengths, check_scores, check_shape
+from trelliswork.compute.checks import are_scores, check_lengths, check_scores, check_shape
 from trelliswork.compute.padding import mask
 from trelliswork.compute.simd import VECTOR_BYTES
 from trelliswork.errors import ShapeError, ValueRangeError
@@ -21,9 +21,9 @@ Integers = NDArray[np.int64]
 LIMIT = {np.dtype(np.float32): LIMIT_32, np.dtype(np.float64): LIMIT_64}
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False)
 class Potentials:
-    """Log-potentials of a ragged batch of chains.
+    """Log-potentials of a ragged batch of chains; not to be changed.
 
     The transition matrix from t to t+1 of sequence b is number ``b * batch_step + t * time_step``.
     """
@@ -32,7 +32,12 @@ class Potentials:
     log_pairwise: Floats  # (n, S, S)
     batch_step: int
     time_step: int
-    lengths: Integers  # (B,) each between 1 and T
+    given_lengths: Integers | None  # None for T everywhere
+
+    @cached_property
+    def lengths(self) -> Integers:
+        """Lengths (B,), each between 1 and T."""
+        return check_lengths(self.given_lengths, *self.log_unary.shape[:2])
 
     @property
     def shared(self) -> bool:
@@ -49,7 +54,7 @@ class Potentials:
     @cached_property
     def full(self) -> bool:
         """True if no sequence is padded."""
-        return bool(self.lengths.min() == self.log_unary.shape[1])
+        return self.given_lengths is None or bool(self.given_lengths.min() == self.log_unary.shape[1])
 
     @cached_property
     def ranges(self) -> list[tuple[int, int]]:
@@ -94,10 +99,15 @@ class Potentials:
         )
 
     @property
-    def is_short(self) -> bool:
-        """True for a single sequence with one transition matrix, too short for preparations that take longer."""
-        T, S = self.log_unary.shape[1:]
-        return len(self.lengths) == 1 and self.shared and T * S * S < threads.LEAST_WORK
+    def short_length(self) -> int:
+        """The length of a single sequence with one transition matrix, too short for preparations that take longer.
+
+        0 for other potentials.
+        """
+        B, T, S = self.log_unary.shape
+        if B > 1 or self.time_step or T * S * S >= threads.LEAST_WORK:
+            return 0
+        return T if self.given_lengths is None else int(self.given_lengths[0])
 
     def take(self, which: NDArray[np.integer], dtype: type[np.floating] = np.float64) -> "Potentials":
         """Return the potentials of the sequences ``which`` in another precision."""
@@ -124,31 +134,34 @@ def chain_potentials(
     absent.
     """
     unary, pairwise = _floats("log_unary", log_unary), _floats("log_pairwise", log_pairwise)
-    sizes = check_shape("log_unary", unary.shape, "B T S")
-    B, T, S = sizes["B"], sizes["T"], sizes["S"]
-    for letter, size in sizes.items():
-        if size == 0:
-            raise ShapeError(f"log_unary must have shape (B, T, S), got {unary.shape}: {letter} must be at least 1.")
+    if unary.ndim != 3 or not unary.size:
+        for letter, size in check_shape("log_unary", unary.shape, "B T S").items():
+            if size == 0:
+                expected = f"log_unary must have shape (B, T, S), got {unary.shape}"
+                raise ShapeError(f"{expected}: {letter} must be at least 1.")
+    B, T, S = unary.shape
     batch_step, time_step = transition_steps(pairwise.shape, B, T, S)
     if not pairwise.size:  # T = 1: no transitions, but the kernels need a matrix
         pairwise = np.zeros((S, S), pairwise.dtype)
-    checked = check_lengths(lengths, B, T)
-    if check_values:
-        valid = None if lengths is None else mask(checked, T)
+    checked = None if lengths is None else check_lengths(lengths, B, T)
+    if check_values and not (are_scores(unary) and are_scores(pairwise)):
+        valid = None if checked is None else mask(checked, T)
         check_scores("log_unary", unary, valid)
         check_scores(
             "log_pairwise", pairwise, valid[:, 1:] if valid is not None and pairwise.shape[:-2] == (B, T - 1) else None
         )
-    dtype = np.result_type(unary, pairwise)
-    unary, pairwise = np.ascontiguousarray(unary, dtype), np.ascontiguousarray(pairwise, dtype)
+    if unary.dtype != pairwise.dtype:
+        unary, pairwise = unary.astype(np.float64), pairwise.astype(np.float64)
+    unary, pairwise = np.ascontiguousarray(unary), np.ascontiguousarray(pairwise)
     return Potentials(unary, pairwise.reshape(-1, S, S), batch_step, time_step, checked)
 
 
 def transition_steps(shape: Sequence[int], B: int, T: int, S: int) -> tuple[int, int]:
     """Return ``(batch_step, time_step)`` of transition scores with this shape; raise if it does not fit (B, T, S)."""
+    if shape == (S, S):
+        return 0, 0
     if len(shape) != 4:
         check_shape("log_pairwise", shape, "S S", S=S)
-        return 0, 0
     rows, steps = shape[:2]
     if tuple(shape[2:]) != (S, S) or rows not in (1, B) or steps not in (1, T - 1):
         expected = f"(S, S)=({S}, {S}) or (B, T-1, S, S)=({B}, {T - 1}, {S}, {S})"
@@ -158,11 +171,11 @@ def transition_steps(shape: Sequence[int], B: int, T: int, S: int) -> tuple[int,
 
 def _floats(name: str, values: object) -> Floats:
     array = np.asarray(values)
+    if array.dtype in LIMIT:
+        return array
     if array.dtype.kind in "iub":
-        array = array.astype(np.float64)
-    if array.dtype not in (np.float32, np.float64):
-        raise ValueRangeError(f"{name} must be float32 or float64, got dtype {array.dtype}: convert it first.")
-    return array
+        return array.astype(np.float64)
+    raise ValueRangeError(f"{name} must be float32 or float64, got dtype {array.dtype}: convert it first.")
 
 
 def whole_vectors(n: int, dtype: DTypeLike) -> int:
@@ -190,16 +203,3 @@ def exp_transition(p: Potentials) -> tuple[Floats, float]:
     if not shift > -np.inf:
         shift = log_pairwise.dtype.type(0)
     return pad(p, np.exp(log_pairwise - shift), 0), float(shift)
-
-
-def panels(p: Potentials, padded: Floats) -> Floats:
-    """Return contiguous strips (Sp/2W, S, 2W) of a padded matrix, without padded rows, for the kernels' products.
-
-    The right half of the last strip is empty if Sp is an odd number of vectors.
-    """
-    S, Sp = p.log_unary.shape[2], len(padded)
-    wide = 2 * VECTOR_BYTES // padded.dtype.itemsize
-    n_strips = -(-Sp // wide)
-    strips = np.zeros((S, n_strips * wide), padded.dtype)
-    strips[:, :Sp] = padded[:S]
-    return np.ascontiguousarray(strips.reshape(S, n_strips, wide).swapaxes(0, 1))

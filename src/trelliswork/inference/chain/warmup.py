@@ -5,6 +5,7 @@ from functools import partial
 
 import numpy as np
 
+from trelliswork.compute.kernels.scores import are_scores
 from trelliswork.inference import chain
 from trelliswork.inference.chain.potentials import Floats
 from trelliswork.inference.chain.segments import SegmentKinds, Segments
@@ -21,6 +22,7 @@ def tasks() -> Iterator[tuple[str, Callable[[], object]]]:
             yield f"{name}: edges", partial(chain.expectations, potentials, edges=True)
             yield f"{name}: gradient", partial(_gradient, potentials, layout)
             yield f"{name}: best labeling", partial(_best, potentials)
+            yield f"{name}: check", partial(are_scores, potentials.log_unary, np.zeros(LAYOUTS[layout], dtype))
         one = chain.chain_potentials(np.zeros((1, 2, 2), dtype), np.zeros((2, 2), dtype))
         yield f"chain, {np.dtype(dtype).name}: one sentence", partial(_one, one)
     impossible = chain.chain_potentials(np.full((1, 2, 2), -np.inf), np.zeros((2, 2)))

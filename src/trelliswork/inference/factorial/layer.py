@@ -6,7 +6,6 @@ from numpy.typing import NDArray
 from trelliswork.inference.chain import chain_potentials
 from trelliswork.inference.chain.kernels import forward_backward, log_space, viterbi
 from trelliswork.inference.chain.kernels.records import Chains, Outputs, Pairwise
-from trelliswork.inference.chain.potentials import pad, panels
 
 Doubles = NDArray[np.float64]
 Floats = NDArray[np.floating]
@@ -22,10 +21,8 @@ class Layer:
     def __init__(self, log_pairwise: Floats) -> None:
         p = chain_potentials(np.zeros((1, 1, len(log_pairwise)), log_pairwise.dtype), log_pairwise, check_values=False)
         self.n_labels = len(log_pairwise)
-        self._log_pairwise = log_pairwise
+        self._log_pairwise = np.ascontiguousarray(log_pairwise)
         self._transitions = p.transitions
-        filled = pad(p, log_pairwise, -np.inf)
-        self._max_strips, self._into = panels(p, filled), np.ascontiguousarray(filled.T)
 
     def expect(
         self,
@@ -74,9 +71,9 @@ class Layer:
     def best(self, lengths: Integers, log_unary: Floats) -> tuple[Integers, Doubles]:
         """Return the best labels (B, T), -1 in the padding, and their scores (B,)."""
         order = np.argsort(-lengths, kind="stable")
-        labels, scores = np.full(log_unary.shape[:2], -1, np.int64), np.empty(len(lengths))
+        labels, scores = np.empty(log_unary.shape[:2], np.int64), np.empty(len(lengths))
         chains = Chains(order, lengths, log_unary)
-        viterbi.viterbi(0, len(order), chains, self._max_strips, self._into, labels, scores)
+        viterbi.viterbi(0, len(order), chains, self._log_pairwise[None], labels, scores)
         return labels, scores
 
 

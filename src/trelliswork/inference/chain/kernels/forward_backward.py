@@ -22,7 +22,8 @@ import numpy as np
 from trelliswork.compute.jit import helper, kernel
 from trelliswork.compute.kernels.products import Factor, add_product
 from trelliswork.compute.kernels.rows import exp_row
-from trelliswork.compute.simd import add, lanes, largest, load, maximum, multiply, spread, store, total
+from trelliswork.compute.parts import load_part, store_part
+from trelliswork.compute.simd import add, get, lanes, largest, load, maximum, multiply, put, spread, store, total
 from trelliswork.compute.simd import multiply_add as fma
 from trelliswork.compute.tiles import add_outer, load_tile, store_tile, tile
 from trelliswork.inference.chain.kernels.records import Chains, Outputs, Transitions, make_lattice
@@ -40,26 +41,31 @@ def largest_safe(like):
 
 
 @helper
-def _product(rows, panels, out):
+def _product(rows, panels, out, alone):
     """Compute out = rows @ P, (4, Sp) each; ``panels`` (Sp/2W, S, 2W) is P cut into strips two vectors wide.
 
-    If Sp is an odd number of vectors, only the left half of the last strip is used.
+    ``alone``: of the first row only. If Sp is an odd number of vectors, only the left half of the last strip is used.
     """
     _, S, wide = panels.shape
-    Sp, W = rows.shape[1], lanes(rows)
-    for p in range(Sp // wide):
-        sums = add_product(tile(rows, 0.0, ROWS, 2), Factor(rows, 0, Sp, 1), panels, p * S * wide, wide, S)
-        store_tile(out, p * wide, Sp, sums)
-    if Sp % wide:
-        at = Sp // wide * S * wide
-        store_tile(out, Sp - W, Sp, _half(Factor(rows, 0, Sp, 1), panels, at, wide, S))
+    Sp, factor = rows.shape[1], Factor(rows, 0, rows.shape[1], 1)
+    whole = Sp - Sp % wide
+    for j in range(0, whole, wide):
+        if alone:
+            store_tile(out, j, Sp, add_product(tile(rows, 0.0, 1, 2), factor, panels, j * S, wide, S))
+        else:
+            store_tile(out, j, Sp, add_product(tile(rows, 0.0, ROWS, 2), factor, panels, j * S, wide, S))
+    if whole < Sp:
+        if alone:
+            store_tile(out, whole, Sp, _half(tile(rows, 0.0, 1, 1), factor, panels, whole * S, wide, S))
+        else:
+            store_tile(out, whole, Sp, _half(tile(rows, 0.0, ROWS, 1), factor, panels, whole * S, wide, S))
 
 
 @helper
-def _half(factor, other, at, step, n):
-    """Return a product as a tile of one vector per row, by even and odd terms: sums that do not wait for each other."""
+def _half(zero, factor, other, at, step, n):
+    """Return a product as a tile like ``zero``, by even and odd terms: sums that do not wait for each other."""
     array, x, row, next_x = factor
-    even, odd = tile(other, 0.0, ROWS, 1), tile(other, 0.0, ROWS, 1)
+    even, odd = zero, zero
     for _ in range(n // 2):
         even = add_outer(even, array, x, row, other, at)
         odd = add_outer(odd, array, x + next_x, row, other, at + step)
@@ -84,7 +90,7 @@ def _add_counts(alpha, left, kept, right, n_steps, transition, weight, room, cou
             store_tile(room, j, Sp, multiply(sums, load_tile(sums, transition, i * Sp + j, Sp)))
         if (Sp // W) % 2:
             j = Sp - W
-            half = _half(column, kept, right + j, Sp, n_steps)
+            half = _half(tile(transition, 0.0, ROWS, 1), column, kept, right + j, Sp, n_steps)
             store_tile(room, j, Sp, multiply(half, load_tile(half, transition, i * Sp + j, Sp)))
         for r in range(min(ROWS, S - i)):
             out, here = counts[i + r], room[r]
@@ -98,17 +104,21 @@ def lay_transitions(log_pairwise, weights, matrix, panels, panels_t):
 
     ``log_pairwise`` (1, S, S), ``weights`` (S * S, up to whole vectors) is scratch.
     """
-    S, wide = log_pairwise.shape[1], panels.shape[2]
+    (n_strips, S, wide), Sp, W = panels.shape, matrix.shape[1], lanes(matrix)
     shift = exp_row(log_pairwise, 0, S * S, weights, 0, weights.size)
-    matrix[:] = 0
-    panels[:] = 0
-    panels_t[:] = 0
-    for i in range(S):
-        for j in range(S):
-            value = weights[i * S + j]
-            matrix[i, j] = value
-            panels[j // wide, i, j % wide] = value
-            panels_t[i // wide, j, i % wide] = value
+    matrix[S:] = 0
+    panels_t[n_strips - 1] = 0
+    for p in range(n_strips):
+        left, strip = p * wide, p * S * wide
+        for i in range(S):
+            for k in range(0, wide, W):
+                part = load_part(weights, i * S + left + k, S - left - k, 0.0)
+                store(panels, strip + i * wide + k, part)
+                if left + k < Sp:
+                    store(matrix, i * Sp + left + k, part)
+        for i in range(left, min(left + wide, S)):
+            for j in range(S):
+                put(panels_t, strip + j * wide + i - left, get(weights, i * S + j))
     return float(shift) if shift > -np.inf else 0.0
 
 
@@ -134,7 +144,7 @@ def forward(start, stop, chains, transitions, lattice, log_z):
             log_z[b] = shifts
         for t in range(lengths[order[group]]):
             if t > 0:
-                _product(rows, panels, prior)
+                _product(rows, panels, prior, n == 1)
             for r in range(n):
                 b = order[group + r]
                 if t >= lengths[b]:
@@ -172,7 +182,6 @@ def backward(start, stop, chains, transitions, lattice, safe, out):
     panels, transition = transitions.panels_t, transitions.matrix
     limit = largest_safe(alpha)
     T, S, Sp, W = alpha.shape[1], marginals.shape[2], alpha.shape[2], lanes(alpha)
-    whole = S - S % W
     beta = np.zeros((ROWS, Sp), alpha.dtype)
     w = np.zeros((ROWS, Sp), alpha.dtype)
     kept = np.empty((ROWS, BLOCK if counts.shape[0] else 0, Sp), alpha.dtype)
@@ -182,7 +191,7 @@ def backward(start, stop, chains, transitions, lattice, safe, out):
         w[:] = 0
         for t in range(lengths[order[group]] - 1, -1, -1):
             if t < lengths[order[group]] - 1:
-                _product(w, panels, beta)
+                _product(w, panels, beta, n == 1)
             for r in range(n):
                 b = order[group + r]
                 if t >= lengths[b]:
@@ -201,11 +210,9 @@ def backward(start, stop, chains, transitions, lattice, safe, out):
                 correction = 1 / m if m > 0 else m
                 if marginals.shape[0]:
                     to_row, by = (b * T + t) * S, correction * weight[b]
-                    for k in range(0, whole, W):
+                    for k in range(0, S, W):
                         product = multiply(load(alpha, here + k), load(beta, row + k))
-                        store(marginals, to_row + k, multiply(product, spread(alpha, by)))
-                    for j in range(whole, S):
-                        marginals[b, t, j] = alpha[place[b], t, j] * beta[r, j] * by
+                        store_part(marginals, to_row + k, S - k, multiply(product, spread(alpha, by)))
                 if t == 0:
                     safe[b] = safe[b] and m > 0
                     continue
@@ -244,18 +251,19 @@ def forward_backward(start, stop, chains, transitions, log_z, safe, out):
 
 
 @kernel(allocates=True)
-def one_sentence(lengths, log_unary, log_pairwise, width, log_z, safe, marginals, counts):
+def one_sentence(length, log_unary, log_pairwise, log_z, marginals, counts):
     """Run both passes for a single short sequence: one call that prepares everything, for the least delay.
 
-    ``width`` is Sp; ``marginals`` (1, T, S) and ``counts`` (1 or 0, S, S).
+    ``marginals`` (1 or 0, T, S) and ``counts`` (1 or 0, S, S). Return whether the sequence is safe and possible.
     """
-    S, W = log_unary.shape[2], lanes(log_unary)
-    dtype = log_unary.dtype
-    n_strips = -(-width // (2 * W))
-    matrix = np.empty((width, width), dtype)
-    panels, panels_t = np.empty((n_strips, S, 2 * W), dtype), np.empty((n_strips, S, 2 * W), dtype)
+    S, W, dtype = log_unary.shape[2], lanes(log_unary), log_unary.dtype
+    width, strips = -(-S // W) * W, (-(-S // (2 * W)), S, 2 * W)
+    matrix, panels, panels_t = np.empty((width, width), dtype), np.empty(strips, dtype), np.empty(strips, dtype)
     shift = lay_transitions(log_pairwise, np.empty(-(-S * S // W) * W, dtype), matrix, panels, panels_t)
-    first = np.zeros(1, np.int64)
+    first, safe = np.zeros(1, np.int64), np.ones(1, np.bool_)
+    marginals[:, length:] = 0
+    counts[:] = 0
     transitions = Transitions(matrix, panels, panels_t, shift)
     out = Outputs(np.ones(1, dtype), first, marginals, counts)
-    forward_backward(0, 1, Chains(first, lengths, log_unary), transitions, log_z, safe, out)
+    forward_backward(0, 1, Chains(first, np.full(1, length), log_unary), transitions, log_z, safe, out)
+    return safe[0] and log_z[0] > -np.inf
