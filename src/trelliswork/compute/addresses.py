@@ -49,7 +49,7 @@ def prefetch_at(typingctx: Any, address: Any) -> Any:
             builder.module, ir.FunctionType(ir.VoidType(), [byte, whole, whole, whole]), "llvm.prefetch.p0i8"
         )
         place = builder.inttoptr(args[0], byte)
-        builder.call(function, [place, *(ir.Constant(whole, value) for value in (0, 3, 1))])
+        builder.call(function, [place, *(ir.Constant(whole, value) for value in (0, 2, 1))])
         return context.get_dummy_value()
 
     return types.void(types.int64), codegen

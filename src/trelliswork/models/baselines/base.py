@@ -18,7 +18,6 @@ from trelliswork.models.base import Description
 from trelliswork.models.tasks import NextWord, Ranked, best_words, blanks, fill_blanks
 
 Tokens = NDArray[np.int64]
-_FIRST = np.zeros(1, np.int64)
 FILL_TOKENS = 1 << 20  # tokens that are scored at once to fill a blank
 
 
@@ -57,7 +56,7 @@ class LeftToRight(NextWord):
         sentence : str or list of str
             Words between white space, or a list of words.
         """
-        return float(np.add.reduceat(self.token_log_probs(sentence), _FIRST)[0])
+        return np.add.reduceat(self.token_log_probs(sentence), [0]).item()
 
     def token_log_probs(self, sentence: str | Sequence[str]) -> NDArray[np.float64]:
         """Return the natural log-probability of each word of a sentence and of its end, given the words before it."""

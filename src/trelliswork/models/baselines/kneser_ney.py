@@ -29,7 +29,7 @@ from trelliswork.models.base import Arrays, Description
 from trelliswork.models.baselines.base import LeftToRight, Tokens
 from trelliswork.models.baselines.compact import CompactTables, even_stride
 from trelliswork.models.baselines.ngrams import NgramTable, count_ngrams, find_ngrams, renumbered
-from trelliswork.models.baselines.sentences import Sentence, SentenceScorer, log_of
+from trelliswork.models.baselines.sentences import Sentence, SentenceScorer
 from trelliswork.models.parameters import TRAINING, MaxWords, MinCount, Parameter, Strict
 
 _LISTS = {list, tuple}
@@ -63,6 +63,7 @@ class KneserNey(LeftToRight):
     kind: ClassVar[str] = "kneser-ney"
     title: ClassVar[str] = "Kneser-Ney language model"
     _tables: CompactTables
+    _scorer: SentenceScorer | None = None
 
     def __init__(
         self,
@@ -136,19 +137,27 @@ class KneserNey(LeftToRight):
         self._check_fitted()
         sentences, split = (X.lines, False) if isinstance(X, Lines) else (X, True)
         if isinstance(sentences, list | tuple) and sentences and not (split and {*map(type, sentences)} - _LISTS):
+            assert self._scorer is not None
             log_p = self._scorer.log_evidence(sentences, split=split)
             if log_p is not None:
                 return log_p
         return super().log_evidence(X)
 
+    def log_prob(self, sentence: Sentence) -> float:
+        """Return the natural log-probability of one sentence, its end included; as ``log_evidence`` for many.
+
+        Parameters
+        ----------
+        sentence : str or list of str
+            Words between white space, or a list of words.
+        """
+        log_p = self._scorer.log_prob(sentence) if self._scorer is not None else None
+        return super().log_prob(sentence) if log_p is None else log_p
+
     def token_log_probs(self, sentence: Sentence) -> NDArray[np.float64]:
         """Return the natural log-probability of each word of a sentence and of its end, given the words before it."""
-        p = self._scorer.tokens(sentence) if hasattr(self, "_scorer") else None
-        if p is None:
-            return super().token_log_probs(sentence)
-        if p.min() > 0.0:
-            return np.log(p)
-        return log_of(p)
+        log_p = self._scorer.tokens(sentence) if self._scorer is not None else None
+        return super().token_log_probs(sentence) if log_p is None else log_p
 
     @classmethod
     def from_arpa(cls, path: Readable) -> Self:
@@ -196,7 +205,9 @@ class KneserNey(LeftToRight):
         return orders
 
     def _log_p(self, flat: Tokens, offsets: Tokens) -> NDArray[np.float64]:
-        return log_of(self._scorer.ids(flat, offsets))
+        assert self._scorer is not None
+        with np.errstate(divide="ignore"):
+            return np.log(self._scorer.ids(flat, offsets))
 
     def _next(self, context: Tokens) -> NDArray[np.float64]:
         return self._tables.after(context)

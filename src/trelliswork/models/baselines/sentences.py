@@ -24,6 +24,7 @@ Sentence = str | Sequence[str]
 _SEPARATOR = chr(kernels.SEPARATOR)
 _COST = 100  # of a token, in multiplications
 _AT_ONCE = 1 << 10  # sentences whose text and numbers stay in the cache
+_FIRST = np.zeros(1, np.int64)
 _END = np.empty(1, np.int64)  # of one sentence; nobody reads it
 
 
@@ -40,6 +41,7 @@ class SentenceScorer:
             row = [words, level.words.itemsize == 2, nodes, level.nodes.itemsize]
             row += [self._address(level.share), self._address(level.rest), level.share_bits, level.rest_bits]
             self._table[kernels.ORDERS + kernels.PER_ORDER * m :][: kernels.PER_ORDER] = row
+        self._add_up: Any = None
         self._call: Any = None  # compiled code; False if a word of the vocabulary has white space
 
     def _address(self, array: NDArray[Any]) -> int:
@@ -59,8 +61,8 @@ class SentenceScorer:
             place += [self._address(array) for array in (index.hashes, index.starts, index.stops)]
             self._table[kernels.UNKNOWN], self._table[kernels.TEXT : kernels.ORDERS] = unknown, place
             kernels.score_text(b"", 0, self._table, _END, np.empty(1))
-            (version,) = kernels.score_text.overloads.values()
-            self._call = version.entry_point
+            kernels.add_up(np.ones(1))
+            self._add_up, self._call = _entry_point(kernels.add_up), _entry_point(kernels.score_text)
         return self._call
 
     def ids(self, ids: Ints, offsets: Ints) -> Floats:
@@ -75,24 +77,38 @@ class SentenceScorer:
         return p
 
     def tokens(self, sentence: Sentence) -> Floats | None:
-        """Return p of each word of a sentence and of its end; None if it is left to others."""
+        """Return log p of each word of a sentence and of its end; None if it is left to others."""
         call = self._call or self._compiled()
         try:
             if isinstance(sentence, str):
                 text = sentence.encode()
                 p = np.empty((len(text) >> 1) + 2)
                 n = call(text, 0, self._table, _END, p)
-                return p[:n] if n > 0 else None
+                return np.log(p[:n]) if n > 0 else None
             p = np.empty(len(sentence) + 1)
-            return p if call(_SEPARATOR.join(sentence).encode(), 1, self._table, _END, p) == len(p) else None
+            n = call(_SEPARATOR.join(sentence).encode(), 1, self._table, _END, p)
+            return np.log(p, p) if n == len(p) else None
         except (TypeError, UnicodeEncodeError):  # not words, or no compiled function
             return None
+
+    def log_prob(self, sentence: Sentence) -> float | None:
+        """Return the log-probability of a sentence; None if it is left to others."""
+        log_p = self.tokens(sentence)
+        if log_p is None:
+            return None
+        if len(log_p) <= kernels.SHORT:
+            value: float = self._add_up(log_p)
+            return value
+        return np.add.reduceat(log_p, _FIRST).item()
 
     def log_evidence(self, sentences: Sequence[Sentence], *, split: bool) -> Floats | None:
         """Return the log-probability of each sentence; None if they are left to others.
 
         ``split`` tells lists of words from strings.
         """
+        if len(sentences) == 1:
+            own = self.log_prob(sentences[0])
+            return None if own is None else np.array([own])
         call = self._call or self._compiled()
         lengths = np.fromiter(map(len, sentences), np.int64, len(sentences))
         log_p, failed = np.empty(len(sentences)), list[int]()
@@ -119,11 +135,11 @@ class SentenceScorer:
             return False
         if n < 0 or (split and (np.diff(ends, prepend=0) != lengths + 1).any()):
             return False
-        np.add.reduceat(log_of(p[:n]), np.concatenate([[0], ends[:-1]]), out=log_p)
+        np.add.reduceat(np.log(p[:n]), np.concatenate([[0], ends[:-1]]), out=log_p)
         return True
 
 
-def log_of(p: Floats) -> Floats:
-    """Return the logarithms of probabilities, which may be 0."""
-    with np.errstate(divide="ignore"):
-        return np.log(p)
+def _entry_point(kernel: Any) -> Any:
+    """Return the compiled function of a kernel that has been called with arguments of one list of types."""
+    (version,) = kernel.overloads.values()
+    return version.entry_point

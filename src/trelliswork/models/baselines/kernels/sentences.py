@@ -37,9 +37,10 @@ N_WORDS, INTERPOLATED, UNKNOWN, NUMBERS, TEXT, TABLE, MASK, HASHES, STARTS, STOP
 WORDS, IS_NARROW, NODES, NODE_BYTES, SHARE, REST, SHARE_BITS, REST_BITS, PER_ORDER = range(9)
 SEPARATOR, LINE = 31, 10  # between words, if it is not white space; between sentences
 OTHER = -1  # a text that needs the general functions: most likely an error
-BLOCK = 1024  # tokens
+BLOCK = 512  # tokens
 NEAR = 4  # cache lines that are searched one after another
-AHEAD = 10  # tokens between the request of a cache line and its use
+SHORT = 129  # values that `add_up` takes
+AHEAD = 12  # tokens between the request of a cache line and its use
 
 
 class Block(NamedTuple):
@@ -93,32 +94,37 @@ def _find(words, log_size, equal, less, begin, end, word, scale):
 
 
 @helper(inline="always")
-def _extend(tables, k, n, last, block):
+def _set_context(t, begin, end, rest, tables, k, n, scale, block):
+    """Store the context at token t, and request the words that extend it, of the order at k."""
+    put(block.begin, t, begin)
+    put(block.end, t, end)
+    put(block.rest, t, rest)
+    if begin < end and t + 1 < n:
+        i = _guess(begin, end, get(block.words, t + 1), scale)
+        prefetch_at(get(tables, k + WORDS) + (i << (1 if get(tables, k + IS_NARROW) else 2)))
+
+
+@helper(inline="always")
+def _extend(tables, k, n, last, scale, block):
     """Replace the contexts of n tokens, of the order below, by those of the order whose numbers start at k.
 
-    From the end to the start, so that each token still finds the context before it. Three tokens are under way: the
-    words of one are requested from memory, those of the next are searched, the node of the third is read.
+    From the end to the start, so that each token still finds the context before it. Two tokens are under way: the
+    words after one are searched, the node of the other, which was requested from memory, is read.
     """
-    scale = 1.0 / tables[N_WORDS]
     own, is_narrow = tables[k + WORDS], tables[k + IS_NARROW]
     nodes, node_bytes = tables[k + NODES], tables[k + NODE_BYTES]
     shares, rests = tables[k + SHARE], tables[k + REST]
     share_bits, rest_bits = tables[k + SHARE_BITS], tables[k + REST_BITS]
-    shift, log_size = np.uint64(share_bits + rest_bits), 1 if is_narrow else 2
-    for t in range(n - 1 + AHEAD, -AHEAD, -1):
-        early = t - AHEAD
-        if early >= 1:
-            a, b = get(block.begin, early - 1), get(block.end, early - 1)
-            if a < b:
-                prefetch_at(own + (_guess(a, b, get(block.words, early), scale) << log_size))
-        if 1 <= t < n:
+    shift = np.uint64(share_bits + rest_bits)
+    for t in range(n - 1, -AHEAD, -1):
+        if t >= 1:
             i, word = np.int64(-1), get(block.words, t)
-            a, b = get(block.begin, t - 1), get(block.end, t - 1)
-            if a < b:
+            begin, end = get(block.begin, t - 1), get(block.end, t - 1)
+            if begin < end:
                 if is_narrow:
-                    i = _find(own, 1, equal16, less16, a, b, word, scale)
+                    i = _find(own, 1, equal16, less16, begin, end, word, scale)
                 else:
-                    i = _find(own, 2, equal32, less32, a, b, word, scale)
+                    i = _find(own, 2, equal32, less32, begin, end, word, scale)
                 if i >= 0:
                     prefetch_at(nodes + node_bytes * i)
             put(block.at, t, i)
@@ -142,9 +148,8 @@ def _extend(tables, k, n, last, block):
             share = float64_at(shares, code)
             value = value + share if tables[INTERPOLATED] else share
         put(block.p, late, value)
-        put(block.begin, late, begin)
-        put(block.end, late, end)
-        put(block.rest, late, rest)
+        if not last:
+            _set_context(late, begin, end, rest, tables, k + PER_ORDER, n, scale, block)
     block.begin[0], block.end[0], block.rest[0] = 0, 0, 1.0  # nothing is known of longer contexts
 
 
@@ -155,21 +160,22 @@ def _rest(rests, node, share_bits, rest_bits, i):
     return float64_at(rests, np.int64(node >> np.uint64(share_bits)) & ((1 << rest_bits) - 1))
 
 
-@helper(inline="always")
+@helper
 def _score(tables, n, block):
     """Fill p of n tokens; those without all of their context in the block are wrong."""
     nodes, shares, rests = tables[ORDERS + NODES], tables[ORDERS + SHARE], tables[ORDERS + REST]
     share_bits, rest_bits = tables[ORDERS + SHARE_BITS], tables[ORDERS + REST_BITS]
-    shift = np.uint64(share_bits + rest_bits)
+    shift, last = np.uint64(share_bits + rest_bits), len(tables) - PER_ORDER
+    scale = 1.0 / tables[N_WORDS]
     for t in range(n):
         word = get(block.words, t)
         node = uint64_at(nodes, word)
         put(block.p, t, float64_at(shares, word))
-        put(block.begin, t, np.int64(node >> shift))
-        put(block.end, t, np.int64(uint64_at(nodes, word + 1) >> shift))
-        put(block.rest, t, _rest(rests, node, share_bits, rest_bits, word))
+        begin, end = np.int64(node >> shift), np.int64(uint64_at(nodes, word + 1) >> shift)
+        rest = _rest(rests, node, share_bits, rest_bits, word)
+        _set_context(t, begin, end, rest, tables, min(ORDERS + PER_ORDER, last), n, scale, block)
     for k in range(ORDERS + PER_ORDER, len(tables), PER_ORDER):
-        _extend(tables, k, n, k + PER_ORDER == len(tables), block)
+        _extend(tables, k, n, k == last, scale, block)
 
 
 @helper(inline="always", allocates=True)
@@ -222,15 +228,10 @@ def _word_at(text, t, separator, tables):
         slot = (slot + 1) & mask
 
 
-@kernel(allocates=True)
-def score_text(text, separator, tables, ends, p):
-    """Fill p of the words and sentence ends of a text; ``ends`` (sentences,) are the ends of sentences in p.
-
-    Returns the number of tokens. Or ``OTHER``: there are more tokens than p has room for, more or fewer sentences than
-    ``ends`` has, a word is a sentence edge or unknown without a stand-in, or there is a NUL between white space.
-    """
+@helper
+def _score_text(text, separator, tables, ends, p, block, n_before):
+    """Fill p by blocks; see `score_text`. A function without new arrays counts no references to arrays."""
     n_text, n_ends, n_out, t = len(text), 0, 0, 0
-    block, n_before = _block(len(p), tables)
     n = n_done = 1  # tokens of the block, and those of them that have been scored
     after_separator, at_end = False, False
     while not at_end:
@@ -256,26 +257,40 @@ def score_text(text, separator, tables, ends, p):
             after_separator = separator and t < n_text and text[t] == SEPARATOR
             if after_separator:
                 t += 1
-            block.words[n] = int64_at(tables[NUMBERS], word)
+            block.words[n] = number = int64_at(tables[NUMBERS], word)
+            prefetch_at(tables[ORDERS + SHARE] + 8 * number)
+            prefetch_at(tables[ORDERS + NODES] + 8 * number)
             n += 1
         if n_out + n - n_done > len(p):
             return OTHER
         _score(tables, n, block)
         for i in range(n_done, n):
             p[n_out] = block.p[i]
+            if block.p[i] == 0.0:
+                return OTHER
             n_out += 1
         n = n_done = _move(n, n_before, block)
     return n_out if n_ends == len(ends) else OTHER
 
 
 @kernel(allocates=True)
-def score_ids(ids, tables, p):
-    """Fill p of ids of words, in which 0 is the start or end of a sentence; values at starts have no meaning."""
-    block, n_before = _block(len(ids), tables)
-    n = n_done = 1
-    t = 0
+def score_text(text, separator, tables, ends, p):
+    """Fill p of the words and sentence ends of a text; ``ends`` (sentences,) are the ends of sentences in p.
+
+    Returns the number of tokens. Or ``OTHER``: there are more tokens than p has room for, more or fewer sentences than
+    ``ends`` has, a word is a sentence edge, impossible, or unknown without a stand-in, or there is a NUL between white
+    space.
+    """
+    block, n_before = _block(len(p), tables)
+    return _score_text(text, separator, tables, ends, p, block, n_before)
+
+
+@helper
+def _score_ids(ids, tables, p, block, n_before):
+    """Fill p by blocks; see `score_ids`."""
+    t, n = 0, 1
     while t < len(ids):
-        first = t
+        first, n_done = t, n
         while n < len(block.words) and t < len(ids):
             block.words[n] = int64_at(tables[NUMBERS], ids[t])
             n += 1
@@ -283,4 +298,38 @@ def score_ids(ids, tables, p):
         _score(tables, n, block)
         for i in range(n_done, n):
             p[first + i - n_done] = block.p[i]
-        n = n_done = _move(n, n_before, block)
+        n = _move(n, n_before, block)
+
+
+@kernel(allocates=True)
+def score_ids(ids, tables, p):
+    """Fill p of ids of words, in which 0 is the start or end of a sentence; values at starts have no meaning."""
+    block, n_before = _block(len(ids), tables)
+    _score_ids(ids, tables, p, block, n_before)
+
+
+@kernel
+def add_up(values):
+    """Return the sum of at most ``SHORT`` values by the additions of ``np.add.reduceat``: the first and the rest.
+
+    These are added up in eight sums. The sums of many sentences are NumPy's; calling it for one takes longer than this.
+    """
+    n = len(values) - 1
+    total, t = -0.0, 1
+    if n >= 8:
+        a, b, c, d = get(values, 1), get(values, 2), get(values, 3), get(values, 4)
+        e, f, g, h = get(values, 5), get(values, 6), get(values, 7), get(values, 8)
+        for t in range(9, n - n % 8, 8):
+            a += get(values, t)
+            b += get(values, t + 1)
+            c += get(values, t + 2)
+            d += get(values, t + 3)
+            e += get(values, t + 4)
+            f += get(values, t + 5)
+            g += get(values, t + 6)
+            h += get(values, t + 7)
+        total = ((a + b) + (c + d)) + ((e + f) + (g + h))
+        t = n - n % 8 + 1
+    for k in range(t, n + 1):
+        total += get(values, k)
+    return get(values, 0) + total if n else get(values, 0)
