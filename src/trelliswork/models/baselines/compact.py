@@ -27,9 +27,10 @@ from trelliswork.models.baselines.kernels.queries import (
     Codebook,
     Coded,
     Level,
-    are_nodes_sound,
+    are_codes_sound,
     encode,
-    is_sound,
+    falls,
+    falls_between,
     pack,
 )
 from trelliswork.models.baselines.ngrams import NgramTable
@@ -149,8 +150,15 @@ class CompactTables:
             if not _possible(level, sizes[m - 1], sizes[m] if m < len(levels) or m > 1 else 0, m == 1):
                 raise DataError(f"the table of order {m} is damaged: train again.")
         for m, (below, level) in enumerate(pairwise(levels), start=2):
-            if not is_sound(level, C, sizes[m], below):
+            between, every = falls_between(below, sizes[m - 2], level.words), falls(level.words, C)
+            if min(between, every) < 0 or between != every:  # words rise after each context
                 raise DataError(f"the table of order {m} is damaged: train again.")
+        if len(levels) == 1:
+            is_sound = falls_between(levels[0], C, levels[0].words) >= 0
+        else:
+            is_sound = not levels[-1].share_bits or are_codes_sound(levels[-1])
+        if not is_sound:
+            raise DataError(f"the table of order {len(levels)} is damaged: train again.")
         return cls(levels, n_words, stride, interpolated)
 
     def state(self) -> tuple[dict[str, Any], Arrays]:
@@ -290,6 +298,4 @@ def _possible(level: Level, n: int, n_next: int, is_first: bool) -> bool:
         return False
     if not ((level.share >= 0).all() and (level.share <= 1.0 + 1e-3).all()):
         return False
-    if not ((level.rest >= 0).all() and (level.rest < np.inf).all()):
-        return False
-    return not is_first or bool(are_nodes_sound(level, n, n_next))
+    return bool((level.rest >= 0).all() and (level.rest < np.inf).all())

@@ -112,36 +112,45 @@ def pack(shares, rests, first, share_bits, rest_bits, nodes):
 
 
 @kernel
-def is_sound(level, n_words, n_next, below):
-    """Return whether the words and codes of an order are possible: no query reads beyond an array.
-
-    ``below`` is the order below, whose contexts these n-grams extend; ``n_next`` is the size of the next order, or -1.
-    """
-    n, words = len(level.words), level.words
-    for c in range(len(below.nodes) - 1):
-        a, b = _first(below, c), _first(below, c + 1)
-        if a > b or b > n:
-            return False
-        for i in range(a, b):
-            if words[i] >= n_words or (i > a and words[i] <= words[i - 1]):
-                return False
-    return are_nodes_sound(level, n, n_next)
+def falls(words, n_words):
+    """Return how often a word is not greater than the one before it; -1 if one is not below ``n_words``."""
+    n, largest = 0, words[0] if len(words) else 0
+    for i in range(1, len(words)):
+        n += words[i] <= words[i - 1]
+        largest = max(largest, words[i])
+    return n if largest < n_words else -1
 
 
 @kernel
-def are_nodes_sound(level, n, n_next):
-    """Return whether the codes of n nodes are possible, and their n-grams of the next order lie within it."""
+def falls_between(level, n, words):
+    """Return how often the first word after a context is not greater than the last one after the context before it.
+
+    ``words`` are those of the next order; -1 if a node of these n contexts is impossible: the code of a number that is
+    not listed, or n-grams of the next order that begin before those of the node before, or beyond the last one.
+    """
+    shift, bits, n_next = np.uint64(level.share_bits + level.rest_bits), np.uint64(level.share_bits), len(words)
     share_mask, rest_mask = (1 << level.share_bits) - 1, (1 << level.rest_bits) - 1
-    before = 0
-    for i in range(n if level.share_bits + level.rest_bits > 0 or n_next >= 0 else 0):
-        node = np.uint64(level.nodes[i])
-        if level.share_bits and (np.int64(node) & share_mask) >= len(level.share):
-            return False
-        if n_next >= 0:
-            if (np.int64(node >> np.uint64(level.share_bits)) & rest_mask) >= max(1, len(level.rest)):
-                return False
-            first = _first(level, i)
-            if first < before or first > n_next:
-                return False
-            before = first
-    return n_next < 0 or (_first(level, n) == n_next and (n == 0 or _first(level, 0) == 0))
+    n_shares, n_rests = len(level.share) if level.share_bits else 1, len(level.rest) if level.rest_bits else 1
+    if np.int64(level.nodes[0] >> shift) != 0 or np.int64(level.nodes[n] >> shift) != n_next:
+        return -1
+    between, is_bad, first = 0, False, np.int64(0)
+    for i in range(n):
+        node = level.nodes[i]
+        code, rest = np.int64(node) & share_mask, np.int64(node >> bits) & rest_mask
+        end = np.int64(level.nodes[i + 1] >> shift)
+        is_bad |= (code >= n_shares) | (rest >= n_rests) | (end < first)
+        if end > n_next:
+            return -1
+        if 0 < first < end:
+            between += words[first] <= words[first - 1]
+        first = end
+    return -1 if is_bad else between
+
+
+@kernel
+def are_codes_sound(level):
+    """Return whether the codes of the highest order are possible."""
+    largest = 0
+    for i in range(len(level.nodes)):
+        largest = max(largest, np.int64(level.nodes[i]))
+    return largest < len(level.share) or not len(level.nodes)
