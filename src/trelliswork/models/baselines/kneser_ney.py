@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from trelliswork.data.files import Readable, source_name
 from trelliswork.data.foreign.arpa import ArpaOrder, read_arpa, write_arpa
-from trelliswork.data.ids import Source, stream_ids
+from trelliswork.data.ids import Source, stream_ids, word_index
 from trelliswork.data.text import Lines
 from trelliswork.data.vocabulary import UNKNOWN, Vocabulary
 from trelliswork.errors import DataError
@@ -224,7 +224,9 @@ class KneserNey(LeftToRight):
     @classmethod
     def _from_state(cls, plain: dict[str, Any], arrays: Arrays) -> Self:
         self = cls(**plain["parameters"])
-        vocabulary = Vocabulary.restored(plain["words"], plain["unknown"])
+        vocabulary = Vocabulary.restored(plain["words"], plain["unknown"], check=False)
+        if word_index(vocabulary) is None:  # it lists distinct words only
+            vocabulary.check_distinct()
         if "tables" in plain:
             tables = CompactTables.restored(plain["tables"], arrays)
             if len(vocabulary) != tables.C or len(tables.levels) != self.order:

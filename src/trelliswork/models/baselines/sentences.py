@@ -56,7 +56,7 @@ class SentenceScorer:
                 self._call = False
                 return False
             name = self._vocabulary.unknown_word
-            unknown = -1 if name is None else self._vocabulary.id(name)
+            unknown = -1 if name is None else self._vocabulary.items.index(name)  # not by all ids
             place = [self._address(index.text), self._address(index.table), len(index.table) - 1]
             place += [self._address(array) for array in (index.hashes, index.starts, index.stops)]
             self._table[kernels.UNKNOWN], self._table[kernels.TEXT : kernels.ORDERS] = unknown, place
