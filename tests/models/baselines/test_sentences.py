@@ -34,6 +34,7 @@ def check(model):
         assert_array_equal(model.log_evidence(source), expected)
     for sentence, line, log_p in zip(NEW, strings, expected, strict=True):
         assert model.log_prob(sentence) == model.log_prob(line) == log_p
+        assert model.log_prob(f"  {line}  ") == model.log_prob(line.replace(" ", "\t")) == log_p
         assert model.log_evidence([sentence]) == model.log_evidence(Lines([line])) == log_p
     for sentence in NEW[:15]:
         ids = [*model.vocabulary_.ids(sentence), 0]
@@ -75,7 +76,9 @@ def test_scores_do_not_depend_on_the_number_of_threads(model):
     assert_array_equal(found, np.broadcast_to(found[0][0], np.shape(found)))
 
 
-@pytest.mark.parametrize("words", [["w1", ""], [""], ["a\x1fb", ""], ["w1 w2"], ["w1\n", "w2"], ["\0"], ["", "", ""]])
+@pytest.mark.parametrize(
+    "words", [["w1", ""], [""], ["a\x1fb", ""], ["w1 w2"], ["a\x1fb" * 9], ["w1\n", "w2"], ["\0"], ["", "", ""]]
+)
 def test_separators_within_words_are_not_separators(model, words):
     expected = LeftToRight.log_evidence(model, [words, ["w1"]])
     assert_array_equal(model.log_evidence([words, ["w1"]]), expected)

@@ -82,9 +82,14 @@ class SentenceScorer:
         try:
             if isinstance(sentence, str):
                 text = sentence.encode()
-                p = np.empty((len(text) >> 1) + 2)
+                p = np.empty(text.count(b" ") + 2)  # mostly one space between two words
                 n = call(text, 0, self._table, _END, p)
-                return np.log(p[:n]) if n > 0 else None
+                if n < 0:
+                    p = np.empty((len(text) >> 1) + 2)
+                    n = call(text, 0, self._table, _END, p)
+                if n != len(p):
+                    p = p[: max(n, 0)]
+                return np.log(p, p) if n > 0 else None
             p = np.empty(len(sentence) + 1)
             n = call(_SEPARATOR.join(sentence).encode(), 1, self._table, _END, p)
             return np.log(p, p) if n == len(p) else None

@@ -182,7 +182,7 @@ def _score(tables, n, block):
 def _block(n_tokens, tables):
     """Return a block for a text of n tokens, or for parts of it, and the number of tokens of context between parts."""
     n_before = max(1, (len(tables) - ORDERS) // PER_ORDER - 1)
-    size = min(n_tokens + 1, max(BLOCK, 4 * n_before))
+    size = min(n_tokens, BLOCK) + n_before + 1  # room for new tokens after the context, whatever n is
     whole, real = np.empty((4, size), np.int64), np.empty((2, size))
     whole[0, 0] = 0
     return Block(whole[0], whole[1], whole[2], whole[3], real[0], real[1]), n_before
