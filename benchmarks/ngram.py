@@ -2,7 +2,8 @@
 
 Both score with the same model of the training parts of PTB and WikiText-2, which ours writes as an ARPA file. KenLM
 runs through its Python module, which takes one sentence per call. Loading, the trie and training need its programs
-``build_binary`` and ``lmplz`` on the PATH, which the Python package does not install. Run with ``--threads 1``.
+``build_binary`` and ``lmplz`` on the PATH, which the Python package does not install. ``load large`` adds the texts of
+``raw-text`` to those of training. Run with ``--threads 1``.
 """
 
 import sys
@@ -15,8 +16,8 @@ from benchmarks.harness import Benchmark, Case, Contender, main
 MODULE = "benchmarks.contenders.ngram"
 
 
-def _case(name: str, task: str, text: str = "ptb-lm/ptb.test.txt", n: int = 40_000) -> Case:
-    params = {"task": task, "text": text, "n": n, "lines": 0}
+def _case(name: str, task: str, text: str = "ptb-lm/ptb.test.txt", n: int = 40_000, raw: str = "") -> Case:
+    params = {"task": task, "text": text, "n": n, "lines": 0, "raw": raw}
     return Case(name=name, params=params, check=params | {"n": 100, "lines": 2000}, show=task != "load")
 
 
@@ -35,7 +36,9 @@ BENCHMARK = Benchmark(
         _case("strings ptb-train", "strings", "ptb-lm/ptb.train.txt"),
         _case("lists ptb-test", "lists"),
         _case("one sentence per call", "single", n=1000),
+        _case("one list per call", "single lists", n=1000),
         _case("load", "load", n=1),
+        _case("load large", "load", n=1, raw="raw-text"),
         _case("train", "train", n=1),
     ),
     rtol=1e-4,

@@ -2,12 +2,14 @@
 
 Each function takes ``{"task": ..., "text": ..., "n": ..., "lines": ...}``: the first n sentences of a text, and the
 lines of each training text (0: all). Tasks: ``strings`` (sentences as strings to log-probabilities); ``lists`` (the
-same from lists of words, which are split from strings within the time; KenLM takes strings in any case); ``single``
-(strings, one call each); ``load`` (the model from disk, and the score of one sentence); ``train`` (text to the model on
-disk, the trie for KenLM).
+same from lists of words, which are split from strings within the time; KenLM takes strings in any case); ``single`` and
+``single lists`` (one sentence per call, a string or a list of words that was split before); ``load`` (the model from
+disk, and the score of one sentence); ``train`` (text to the model on disk, the trie for KenLM). With ``raw``, the files
+of that folder are added to the training text.
 """
 
 import atexit
+import gzip
 import math
 import os
 import shutil
@@ -26,16 +28,27 @@ _WRITE = "import sys; from trelliswork.models import KneserNey; KneserNey(5).fit
 def _lines(name: str) -> list[str]:
     if "TRELLISWORK_DATA" not in os.environ:
         raise NotImplementedError("needs TRELLISWORK_DATA, the directory of the data sets")
-    text = (Path(os.environ["TRELLISWORK_DATA"]) / name).read_text(encoding="utf-8")
+    file = Path(os.environ["TRELLISWORK_DATA"]) / name
+    with gzip.open(file, "rt", encoding="utf-8") if file.suffix == ".gz" else file.open(encoding="utf-8") as stream:
+        text = stream.read()
     # Lines with invisible characters are left out: an ARPA file cannot have them.
     return [" ".join(words) for line in text.split("\n") if (words := line.split()) and line.strip().isprintable()]
+
+
+def _raw(params: Params) -> list[str]:
+    folder = Path(os.environ.get("TRELLISWORK_DATA", ""))
+    return (
+        [str(file.relative_to(folder)) for file in sorted((folder / params["raw"]).glob("*.gz"))]
+        if params["raw"]
+        else []
+    )
 
 
 def _prepared(params: Params) -> tuple[Path, list[str]]:
     """Return a folder with the training text, removed when this process ends, and the sentences to score."""
     folder = Path(tempfile.mkdtemp(prefix="ngram-"))
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
-    lines = [line for name in TRAIN for line in _lines(name)[: params["lines"] or None]]
+    lines = [line for name in (*TRAIN, *_raw(params)) for line in _lines(name)[: params["lines"] or None]]
     (folder / "train.txt").write_text("\n".join(lines) + "\n", encoding="utf-8")
     return folder, _lines(params["text"])[: params["n"]]
 
@@ -55,11 +68,13 @@ def trelliswork(params: Params) -> Task:
         return Task(lambda: KneserNey(5).fit(folder / "train.txt").save(path))
     KneserNey(5).fit(folder / "train.txt").save(path)
     model = load(path, mapped=True)
+    split = [line.split() for line in text]
     calls: dict[str, Callable[[], Any]] = {
         "strings": lambda: model.log_evidence(Lines(text)),
         "lists": lambda: model.log_evidence([line.split() for line in text]),
-        "single": lambda: [model.log_evidence(Lines([line]))[0] for line in text],
-        "load": lambda: load(path, mapped=True).log_evidence(Lines(text[:1])),
+        "single": lambda: [model.log_prob(line) for line in text],
+        "single lists": lambda: [model.log_prob(words) for words in split],
+        "load": lambda: [load(path, mapped=True).log_prob(text[0])],
     }
     return Task(calls[params["task"]], _digest)
 

@@ -292,3 +292,29 @@ def test_writers_wait_for_each_other(tmp_path, monkeypatch):
     with storage._locked(tmp_path / "m"), pytest.raises(DataError, match="another process has been saving there"):
         save_model(tmp_path / "m", "crf", {}, OTHER)
     save_model(tmp_path / "m", "crf", {}, OTHER)
+
+
+def test_large_files_are_compared_by_a_digest(tmp_path, monkeypatch):
+    monkeypatch.setattr(storage, "LARGE", 1)
+    save_model(tmp_path / "m", "crf", {}, ARRAYS)
+    _, arrays = load_model(tmp_path / "m")
+    assert arrays.keys() == ARRAYS.keys()
+    (file,) = (tmp_path / "m").glob("*.safetensors")
+    content = bytearray(file.read_bytes())
+    content[-1] ^= 1
+    file.write_bytes(content)
+    with pytest.raises(DataError, match="checksum is wrong"):
+        load_model(tmp_path / "m")
+    file.write_bytes(content[:-1])
+    with pytest.raises(DataError, match="checksum is wrong"):
+        load_model(tmp_path / "m")
+
+
+def test_the_digest_depends_on_all_bytes_and_not_on_chunks(monkeypatch):
+    content = np.random.default_rng(0).bytes(1000)
+    expected = storage.digest([content])
+    assert storage.digest([content[:3], b"", content[3:70], memoryview(content)[70:]]) == expected
+    monkeypatch.setattr(storage, "PIECE", 7)
+    assert storage.digest([content]) == expected
+    changed = {storage.digest([content[:k] + bytes([content[k] ^ 1]) + content[k + 1 :]]) for k in range(0, 1000, 37)}
+    assert len(changed | {expected, storage.digest([content + b"\0"]), storage.digest([content[:-1]])}) == 28 + 3

@@ -24,6 +24,7 @@ from trelliswork.data.kernels.runs import count_up_to, merge_records
 Run = NDArray[np.int64]  # (n, W)
 FAN_IN = 16  # runs on disk that are merged at a time
 _SLICE = 1 << 20  # maximum number of records that are read from a run at a time
+_HELD = 1 << 14  # records of a run in memory that are merged at a time
 _SAMPLES = 1024  # records of each rank from which the ranges of keys are chosen
 
 
@@ -55,9 +56,9 @@ class Record:
         flat = np.fromfile(path, np.int64, self.width * n, offset=8 * self.width * start)
         return flat.reshape(-1, self.width)
 
-    def slices(self, paths: list[Path], size: int) -> Iterator[Run]:
-        """Yield the merged records of runs on disk in rising parts; of each run at most ``size`` are in memory."""
-        readers = [_Reader(self, path, size) for path in paths]
+    def slices(self, runs: Iterable[Path | Run], size: int) -> Iterator[Run]:
+        """Yield the merged records of runs in rising parts, by ``size`` records of each run at a time."""
+        readers = [_Reader(self, run, size) for run in runs]
         while readers := [reader for reader in readers if len(reader.run)]:
             lasts = [reader.run[-1:] for reader in readers]
             last = min(lasts, key=lambda record: tuple(record[0, : self.n_keys].tolist()))
@@ -65,14 +66,15 @@ class Record:
 
 
 class _Reader:
-    """A run on disk, of which at most ``size`` records are in memory."""
+    """A run, ``size`` records at a time; if it is on disk, the others are not in memory."""
 
-    def __init__(self, record: Record, path: Path, size: int) -> None:
-        self._record, self._path, self._size, self._at = record, path, size, 0
+    def __init__(self, record: Record, whole: Path | Run, size: int) -> None:
+        self._record, self._whole, self._size, self._at = record, whole, size, 0
         self._fill()
 
     def _fill(self) -> None:
-        self.run = self._record.read(self._path, self._at, self._size)
+        a, n, whole = self._at, self._size, self._whole
+        self.run = self._record.read(whole, a, n) if isinstance(whole, Path) else whole[a : a + n]
         self._at += len(self.run)
 
     def take(self, last: Run) -> Run:
@@ -87,13 +89,15 @@ class _Reader:
 class Runs:
     """Runs of one kind of records.
 
-    A new run is merged with the last one as long as that is not longer: a record is moved O(log(blocks)) times. So are
-    runs on disk, ``FAN_IN`` at a time. Keys and counts are integers, so results do not depend on the order of merging
+    With counts, a new run is merged with the last one as long as that is not longer: a record is moved O(log(blocks))
+    times. Without, merging in memory would save nothing: runs are merged while they are written to disk. Runs on disk
+    are merged ``FAN_IN`` at a time. Keys and counts are integers, so results do not depend on the order of merging
     or on spilling.
     """
 
     def __init__(self, record: Record, limit: int) -> None:
         self.record, self.limit = record, limit
+        self._counts = record.n_keys < record.width
         self.held: list[Run] = []
         self.levels: list[list[Path]] = []  # runs on disk; those of a level are merged into one of the next
         self._size = max(1, min(_SLICE, limit // (32 * record.width * FAN_IN)))  # merging needs three times as much
@@ -106,15 +110,14 @@ class Runs:
     def add(self, runs: Iterable[Run]) -> None:
         """Add some runs."""
         for run in runs:
-            while self.held and len(self.held[-1]) <= 2 * len(run):
+            while self._counts and self.held and len(self.held[-1]) <= 2 * len(run):
                 run = self.record.merged(self.held.pop(), run)
             self.held.append(run)
 
     def spill(self, folder: Path) -> None:
         """Write the runs in memory to disk, and merge runs on disk if there are many."""
-        run = self.record.merged_all(self.held)
+        path, level = self._write(self.record.slices(self.held, _HELD), folder), 0
         self.held = []
-        path, level = self._write([run], folder), 0
         while True:
             if level == len(self.levels):
                 self.levels.append([])

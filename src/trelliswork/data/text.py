@@ -98,7 +98,7 @@ class Lines:
     def __init__(self, lines: Iterable[str]) -> None:
         if isinstance(lines, str):
             raise ValueRangeError("Lines takes several sentences, got one string: give a list of strings.")
-        self._lines = lines
+        self.lines = lines
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self._lines)
+        return iter(self.lines)

@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import cached_property
 from typing import Any
 
 from trelliswork.compute.sharing import current
@@ -58,7 +59,14 @@ class Vocabulary:
         self.default = unknown if isinstance(unknown, str) else default
         if unknown is not None and self.default not in self.items:
             self.items.append(self.default)
-        self._ids = {item: i for i, item in enumerate(self.items)}
+        self.check_distinct()
+
+    @cached_property
+    def _ids(self) -> dict[str, int]:
+        return dict(zip(self.items, range(len(self.items)), strict=True))
+
+    def check_distinct(self) -> None:
+        """Raise ValueError if a string occurs twice."""
         if len(self._ids) < len(self.items):
             duplicate = next(item for item, n in Counter(self.items).items() if n > 1)
             raise ValueError(f"the strings of a vocabulary must be distinct, got {shorten(duplicate)} twice.")
@@ -88,10 +96,11 @@ class Vocabulary:
         return cls((item for item, _ in kept.most_common()), unknown=unknown, default=default)
 
     @classmethod
-    def restored(cls, items: Any, unknown: str | None) -> "Vocabulary":
+    def restored(cls, items: Any, unknown: str | None, *, check: bool = True) -> "Vocabulary":
         """Return a vocabulary read from a file; ``unknown`` is its unknown word, if it lists one.
 
-        Symbols of earlier versions (``<S>`` as the first item, ``<unknown>``) get their present names.
+        Symbols of earlier versions (``<S>`` as the first item, ``<unknown>``) get their present names. If ``check`` is
+        false, the caller has to find out whether the items are distinct; ids are looked up when they are first needed.
         """
         items = strings(items)
         if items and items[0] == _FORMER_START and START not in items:
@@ -99,7 +108,13 @@ class Vocabulary:
         if unknown == _FORMER_UNKNOWN and UNKNOWN not in items:
             items = [UNKNOWN if item == _FORMER_UNKNOWN else item for item in items]
             unknown = UNKNOWN
-        return cls(items, unknown=unknown if unknown in items else None)
+        if check:
+            return cls(items, unknown=unknown if unknown in items else None)
+        self = cls((), unknown=None)
+        self.items, self.unknown = items, unknown if unknown in items else None
+        self.default = self.unknown or UNKNOWN
+        del self._ids
+        return self
 
     @property
     def unknown_word(self) -> str | None:

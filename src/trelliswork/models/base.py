@@ -231,7 +231,7 @@ class Estimator(Displayed):
         path : path
             Directory of the model.
         verify : bool
-            Whether to compare the checksums of the files, which takes about a second per gigabyte.
+            Whether to compare the checksums of the files, which takes about 0.1 seconds per gigabyte.
         mapped : bool
             Whether to map the file of weights into memory instead of reading it: processes on one machine that use the
             model share its pages.

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from trelliswork.compute.checks import check_count
 from trelliswork.compute.sharing import current
 from trelliswork.data.ids import Callback, Source, TextIds, no_text, read_ids
+from trelliswork.data.text import Lines
 from trelliswork.data.vocabulary import END, Vocabulary
 from trelliswork.errors import DataError, ValueRangeError
 from trelliswork.models.base import Description
@@ -46,6 +47,21 @@ class LeftToRight(NextWord):
             Unlisted words are the unknown word, or an error if the vocabulary has none.
         """
         return self._log_evidence(self._ids(X))
+
+    def log_prob(self, sentence: str | Sequence[str]) -> float:
+        """Return the natural log-probability of one sentence, its end included; as ``log_evidence`` for many.
+
+        Parameters
+        ----------
+        sentence : str or list of str
+            Words between white space, or a list of words.
+        """
+        return np.add.reduceat(self.token_log_probs(sentence), [0]).item()
+
+    def token_log_probs(self, sentence: str | Sequence[str]) -> NDArray[np.float64]:
+        """Return the natural log-probability of each word of a sentence and of its end, given the words before it."""
+        edged = self._ids(Lines([sentence]) if isinstance(sentence, str) else [sentence]).with_edges(start=0, end=0)
+        return self._log_p(edged.ids, edged.offsets)[1:]
 
     def n_scored(self, X: Source) -> int:
         """Return the number of words and sentence ends."""

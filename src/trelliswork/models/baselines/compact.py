@@ -20,7 +20,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from trelliswork.compute import threads
 from trelliswork.data.spooled import release, room
 from trelliswork.data.storage import Arrays
 from trelliswork.errors import DataError
@@ -28,20 +27,16 @@ from trelliswork.models.baselines.kernels.queries import (
     Codebook,
     Coded,
     Level,
-    Tokens,
-    are_nodes_sound,
+    are_codes_sound,
     encode,
-    extend,
-    is_sound,
+    falls,
+    falls_between,
     pack,
-    start_tokens,
 )
 from trelliswork.models.baselines.ngrams import NgramTable
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
-_QUERY_COST = 100  # of a token, in multiplications
-_AT_ONCE = 1 << 14  # tokens whose state stays in the cache
 _PART = 1 << 20  # n-grams of files that are in memory at a time
 _CODES = 1 << 16  # room for codes of an order at first
 _FALLBACK = (0.5, 1.0, 1.5)  # discounts for texts so small that counts of counts are missing
@@ -92,9 +87,9 @@ class CompactTables:
     def __init__(self, levels: Sequence[Level], n_words: int, stride: int, interpolated: bool) -> None:
         self.levels, self.n_words, self.stride, self.interpolated = levels, n_words, stride, interpolated
         self.C = len(levels[0].share)
-        self._numbers = np.arange(self.C) * stride % self.C
+        self.numbers = np.arange(self.C) * stride % self.C  # of the words with each id
         self.ids = np.empty(self.C, np.int64)  # of the words with each number
-        self.ids[self._numbers] = np.arange(self.C)
+        self.ids[self.numbers] = np.arange(self.C)
 
     @classmethod
     def counted(cls, tables: list[NgramTable], stride: int, limit: int) -> CompactTables:
@@ -155,8 +150,15 @@ class CompactTables:
             if not _possible(level, sizes[m - 1], sizes[m] if m < len(levels) or m > 1 else 0, m == 1):
                 raise DataError(f"the table of order {m} is damaged: train again.")
         for m, (below, level) in enumerate(pairwise(levels), start=2):
-            if not is_sound(level, C, sizes[m], below):
+            between, every = falls_between(below, sizes[m - 2], level.words), falls(level.words, C)
+            if min(between, every) < 0 or between != every:  # words rise after each context
                 raise DataError(f"the table of order {m} is damaged: train again.")
+        if len(levels) == 1:
+            is_sound = falls_between(levels[0], C, levels[0].words) >= 0
+        else:
+            is_sound = not levels[-1].share_bits or are_codes_sound(levels[-1])
+        if not is_sound:
+            raise DataError(f"the table of order {len(levels)} is damaged: train again.")
         return cls(levels, n_words, stride, interpolated)
 
     def state(self) -> tuple[dict[str, Any], Arrays]:
@@ -172,33 +174,9 @@ class CompactTables:
         """Return the number of n-grams of each order, from 1 on."""
         return [self.n_words, *(len(level.words) for level in self.levels[1:])]
 
-    def p(self, flat: Ints, offsets: Ints) -> Floats:
-        """Return the probability of each token given those before it in its sentence, which starts with ``<s>``."""
-        p = np.empty(len(flat))
-        ranges = threads.cut(_QUERY_COST * np.diff(offsets), least=threads.LEAST_WORK)
-        threads.run(self._query, ranges, flat, offsets, p)
-        return p
-
-    def _query(self, start: int, stop: int, flat: Ints, offsets: Ints, p: Floats) -> None:
-        """Fill p of the sentences ``start:stop``, some at a time."""
-        a = start
-        tokens: Tokens | None = None
-        while a < stop:
-            b = int(np.searchsorted(offsets[: stop + 1], offsets[a] + _AT_ONCE, side="right")) - 1
-            b = max(b, a + 1)
-            n = int(offsets[b] - offsets[a])
-            if tokens is None or len(tokens.p) < n:
-                whole, real = np.empty((4, n), np.int64), np.empty((2, n))
-                tokens = Tokens(whole[0], whole[1], whole[2], real[0], real[1], whole[3])
-            start_tokens(self.levels[0], self._numbers, flat, offsets, a, b, tokens)
-            for m, level in enumerate(self.levels[1:], start=2):
-                extend(level, self.C, n, self.interpolated, m == len(self.levels), tokens)
-            p[offsets[a] : offsets[b]] = tokens.p[:n]
-            a = b
-
     def after(self, context: Ints) -> Floats:
         """Return p(word | context) of all words (C,), by id."""
-        p = self.levels[0].share[self._numbers]
+        p = self.levels[0].share[self.numbers]
         for m, level in enumerate(self.levels[1:], start=2):
             at = self._find(context[-(m - 1) :]) if len(context) >= m - 1 else -1
             if at < 0:
@@ -214,7 +192,7 @@ class CompactTables:
         """Return keys as in `NgramTable`, with ids of words, and the two numbers of each n-gram, for each order."""
         C, top = self.C, len(self.levels)
         orders = []
-        order = self._numbers  # n-grams of the tables in the order of their keys
+        order = self.numbers  # n-grams of the tables in the order of their keys
         for m, level in enumerate(self.levels, start=1):
             if m == 1:
                 keys = np.arange(C)
@@ -236,7 +214,7 @@ class CompactTables:
 
     def _find(self, context: Ints) -> int:
         """Return the index of some words in the table of their order, -1 if they are not listed."""
-        first, *others = self._numbers[context].tolist()
+        first, *others = self.numbers[context].tolist()
         at: int = first
         for below, level, word in zip(self.levels, self.levels[1:], others, strict=False):
             a, b = self._children(below, at)
@@ -320,6 +298,4 @@ def _possible(level: Level, n: int, n_next: int, is_first: bool) -> bool:
         return False
     if not ((level.share >= 0).all() and (level.share <= 1.0 + 1e-3).all()):
         return False
-    if not ((level.rest >= 0).all() and (level.rest < np.inf).all()):
-        return False
-    return not is_first or bool(are_nodes_sound(level, n, n_next))
+    return bool((level.rest >= 0).all() and (level.rest < np.inf).all())

@@ -20,7 +20,8 @@ from numpy.typing import NDArray
 
 from trelliswork.data.files import Readable, source_name
 from trelliswork.data.foreign.arpa import ArpaOrder, read_arpa, write_arpa
-from trelliswork.data.ids import Source, stream_ids
+from trelliswork.data.ids import Source, stream_ids, word_index
+from trelliswork.data.text import Lines
 from trelliswork.data.vocabulary import UNKNOWN, Vocabulary
 from trelliswork.errors import DataError
 from trelliswork.learning.report import Callback, FitReport, counting_callback
@@ -28,7 +29,10 @@ from trelliswork.models.base import Arrays, Description
 from trelliswork.models.baselines.base import LeftToRight, Tokens
 from trelliswork.models.baselines.compact import CompactTables, even_stride
 from trelliswork.models.baselines.ngrams import NgramTable, count_ngrams, find_ngrams, renumbered
+from trelliswork.models.baselines.sentences import Sentence, SentenceScorer
 from trelliswork.models.parameters import TRAINING, MaxWords, MinCount, Parameter, Strict
+
+_LISTS = {list, tuple}
 
 
 class KneserNey(LeftToRight):
@@ -59,6 +63,7 @@ class KneserNey(LeftToRight):
     kind: ClassVar[str] = "kneser-ney"
     title: ClassVar[str] = "Kneser-Ney language model"
     _tables: CompactTables
+    _scorer: SentenceScorer | None = None
 
     def __init__(
         self,
@@ -104,9 +109,12 @@ class KneserNey(LeftToRight):
         stride = even_stride(C)
         numbers = (np.arange(C) * stride % C).astype(np.int32)
         tables = count_ngrams(renumbered(text.blocks, numbers), self.order, C, memory)
-        self._tables = CompactTables.counted(tables, stride, memory // (4 * self.order))
-        self.vocabulary_, self.report_ = text.vocabulary, FitReport(True, "all n-grams counted", float("nan"))
+        self._set(CompactTables.counted(tables, stride, memory // (4 * self.order)), text.vocabulary)
+        self.report_ = FitReport(True, "all n-grams counted", float("nan"))
         return self
+
+    def _set(self, tables: CompactTables, vocabulary: Vocabulary) -> None:
+        self._tables, self.vocabulary_, self._scorer = tables, vocabulary, SentenceScorer(tables, vocabulary)
 
     @property
     def reach(self) -> int:
@@ -118,6 +126,39 @@ class KneserNey(LeftToRight):
         self._check_fitted()
         return self._tables.sizes()
 
+    def log_evidence(self, X: Source) -> NDArray[np.float64]:
+        """Return the natural log-probability of each sentence, its end included (n_sentences,).
+
+        Parameters
+        ----------
+        X : as in ``fit``
+            Unlisted words are the unknown word, or an error if the vocabulary has none.
+        """
+        self._check_fitted()
+        sentences, split = (X.lines, False) if isinstance(X, Lines) else (X, True)
+        if isinstance(sentences, list | tuple) and sentences and not (split and {*map(type, sentences)} - _LISTS):
+            assert self._scorer is not None
+            log_p = self._scorer.log_evidence(sentences, split=split)
+            if log_p is not None:
+                return log_p
+        return super().log_evidence(X)
+
+    def log_prob(self, sentence: Sentence) -> float:
+        """Return the natural log-probability of one sentence, its end included; as ``log_evidence`` for many.
+
+        Parameters
+        ----------
+        sentence : str or list of str
+            Words between white space, or a list of words.
+        """
+        log_p = self._scorer.log_prob(sentence) if self._scorer is not None else None
+        return super().log_prob(sentence) if log_p is None else log_p
+
+    def token_log_probs(self, sentence: Sentence) -> NDArray[np.float64]:
+        """Return the natural log-probability of each word of a sentence and of its end, given the words before it."""
+        log_p = self._scorer.tokens(sentence) if self._scorer is not None else None
+        return super().token_log_probs(sentence) if log_p is None else log_p
+
     @classmethod
     def from_arpa(cls, path: Readable) -> Self:
         """Read an n-gram model from an ARPA file, plain or gzip, as KenLM and SRILM write it.
@@ -128,8 +169,7 @@ class KneserNey(LeftToRight):
         words, orders = read_arpa(path)
         self = cls(len(orders), strict=UNKNOWN not in words)
         vocabulary = Vocabulary(words, unknown=UNKNOWN if UNKNOWN in words else None)
-        self._set_listed(orders)
-        self.vocabulary_ = vocabulary
+        self._set(_listed_tables(orders), vocabulary)
         self.report_ = FitReport(True, f"read from {source_name(path)}", float("nan"))
         return self
 
@@ -145,10 +185,6 @@ class KneserNey(LeftToRight):
         facts = {"order": self.order, "words": len(self.vocabulary_) - 1, "ngrams": self.n_ngrams()}
         smoothing = "Kneser-Ney" if self._tables.interpolated else "Back-off"
         return Description(f"{smoothing} language model of order {self.order}", facts)
-
-    def _set_listed(self, orders: list[ArpaOrder]) -> None:
-        numbers = [[np.exp(order.log_p) for order in orders], [np.exp(order.log_rest) for order in orders]]
-        self._tables = CompactTables.listed([order.keys for order in orders], *numbers)
 
     def _listed(self) -> list[ArpaOrder]:
         """Return the probability of every n-gram, and the weight of the order below after it."""
@@ -169,8 +205,9 @@ class KneserNey(LeftToRight):
         return orders
 
     def _log_p(self, flat: Tokens, offsets: Tokens) -> NDArray[np.float64]:
+        assert self._scorer is not None
         with np.errstate(divide="ignore"):
-            return np.log(self._tables.p(flat, offsets))
+            return np.log(self._scorer.ids(flat, offsets))
 
     def _next(self, context: Tokens) -> NDArray[np.float64]:
         return self._tables.after(context)
@@ -187,19 +224,22 @@ class KneserNey(LeftToRight):
     @classmethod
     def _from_state(cls, plain: dict[str, Any], arrays: Arrays) -> Self:
         self = cls(**plain["parameters"])
-        vocabulary = Vocabulary.restored(plain["words"], plain["unknown"])
+        vocabulary = Vocabulary.restored(plain["words"], plain["unknown"], check=False)
+        if word_index(vocabulary) is None:  # it lists distinct words only
+            vocabulary.check_distinct()
         if "tables" in plain:
-            self._tables = CompactTables.restored(plain["tables"], arrays)
-            if len(vocabulary) != self._tables.C or len(self._tables.levels) != self.order:
+            tables = CompactTables.restored(plain["tables"], arrays)
+            if len(vocabulary) != tables.C or len(tables.levels) != self.order:
                 raise DataError(f"the tables do not fit {len(vocabulary)} words and order {self.order}: train again.")
         else:
-            self._set_earlier(arrays, len(vocabulary), bool(plain.get("back_off")))
-        reason = "all n-grams counted" if self._tables.interpolated else "read from an ARPA file"
-        self.vocabulary_, self.report_ = vocabulary, FitReport(True, reason, float("nan"))
+            tables = self._earlier(arrays, len(vocabulary), bool(plain.get("back_off")))
+        self._set(tables, vocabulary)
+        reason = "all n-grams counted" if tables.interpolated else "read from an ARPA file"
+        self.report_ = FitReport(True, reason, float("nan"))
         return self
 
-    def _set_earlier(self, arrays: Arrays, C: int, back_off: bool) -> None:
-        """Take the tables of a file of an earlier version: counts, or the logarithms of a back-off model."""
+    def _earlier(self, arrays: Arrays, C: int, back_off: bool) -> CompactTables:
+        """Return the tables of a file of an earlier version: counts, or the logarithms of a back-off model."""
         orders, n_contexts = range(1, self.order + 1), 1
         for m in orders:
             keys = arrays[f"{m}.keys"]
@@ -210,12 +250,16 @@ class KneserNey(LeftToRight):
                 raise DataError(f"the table of order {m} is damaged: train again.")
             n_contexts = len(keys)
         if back_off:
-            self._set_listed(
+            return _listed_tables(
                 [ArpaOrder(*(arrays[f"{m}.{name}"] for name in ("keys", "log_p", "log_rest"))) for m in orders]
             )
-        else:
-            counted = [NgramTable(arrays[f"{m}.keys"], arrays[f"{m}.counts"]) for m in orders]
-            self._tables = CompactTables.counted(counted, 1, self.memory << 20)
+        counted = [NgramTable(arrays[f"{m}.keys"], arrays[f"{m}.counts"]) for m in orders]
+        return CompactTables.counted(counted, 1, self.memory << 20)
+
+
+def _listed_tables(orders: list[ArpaOrder]) -> CompactTables:
+    numbers = [[np.exp(order.log_p) for order in orders], [np.exp(order.log_rest) for order in orders]]
+    return CompactTables.listed([order.keys for order in orders], *numbers)
 
 
 def _possible(first: NDArray[Any], log_rest: NDArray[Any] | None = None) -> bool:

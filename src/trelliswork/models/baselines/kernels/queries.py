@@ -1,4 +1,4 @@
-"""Compiled queries of n-grams in compact tables, see `models.baselines.compact`, and the code that fills the tables."""
+"""Compiled code that fills and checks compact tables of n-grams, see `models.baselines.compact`."""
 
 from typing import NamedTuple
 
@@ -6,9 +6,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trelliswork.compute.jit import helper, kernel
-from trelliswork.compute.simd import prefetch
-
-AHEAD = 12  # tokens between the request of a cache line and its use
 
 
 class Level(NamedTuple):
@@ -26,17 +23,6 @@ class Level(NamedTuple):
     rest_bits: int
 
 
-class Tokens(NamedTuple):
-    """State of the tokens of a text during a query: the context that ends at each of them, and its probability."""
-
-    words: NDArray[np.int64]  # (n,) -1 at the start of a sentence
-    begin: NDArray[np.int64]  # (n,) n-grams of the next order that extend the context
-    end: NDArray[np.int64]
-    rest: NDArray[np.float64]
-    p: NDArray[np.float64]
-    at: NDArray[np.int64]  # (n,) scratch
-
-
 class Codebook(NamedTuple):
     """Distinct numbers in order of appearance, and a hash table of their codes."""
 
@@ -48,108 +34,6 @@ class Codebook(NamedTuple):
 @helper(inline="always")
 def _first(level, i):
     return np.int64(np.uint64(level.nodes[i]) >> np.uint64(level.share_bits + level.rest_bits))
-
-
-@helper(inline="always")
-def _share(level, i):
-    if level.share_bits == 0:
-        return level.share[i]
-    return level.share[np.int64(level.nodes[i]) & ((1 << level.share_bits) - 1)]
-
-
-@helper(inline="always")
-def _rest(level, i):
-    if level.rest_bits == 0:
-        return level.rest[i]
-    code = np.int64(np.uint64(level.nodes[i]) >> np.uint64(level.share_bits)) & ((1 << level.rest_bits) - 1)
-    return level.rest[code]
-
-
-@kernel
-def start_tokens(level, numbers, flat, offsets, a, b, tokens):
-    """Set the tokens of sentences ``a:b`` to the order 1; ``numbers`` (C,) are the numbers of words in the tables."""
-    base = offsets[a]
-    for s in range(a, b):
-        for t in range(offsets[s], offsets[s + 1]):
-            k, first = t - base, t == offsets[s]
-            w = 0 if first else numbers[flat[t]]
-            tokens.words[k] = -1 if first else w
-            tokens.p[k] = level.share[w]
-            tokens.begin[k], tokens.end[k] = _first(level, w), _first(level, w + 1)
-            tokens.rest[k] = _rest(level, w)
-
-
-@helper(inline="always")
-def _guess(begin, end, word, scale):
-    """Return where a word would be if words were spread evenly."""
-    return min(begin + np.int64(np.float64(word) * np.float64(end - begin) * scale), end - 1)
-
-
-@helper(inline="always")
-def _search(words, begin, end, word, scale):
-    """Return the index of a word in ``words[begin:end]``, which rise, or -1."""
-    low = _guess(begin, end, word, scale)
-    if words[low] == word:
-        return low
-    high, step = low, 1
-    if words[low] < word:
-        low += 1
-        high = low
-        while high < end and words[high] < word:
-            low = high + 1
-            high += step
-            step *= 2
-        high = min(high, end)
-    else:
-        low -= 1
-        while low >= begin and words[low] >= word:
-            high = low
-            low -= step
-            step *= 2
-        low = max(low + 1, begin)
-    while low < high:
-        middle = (low + high) >> 1
-        if words[middle] < word:
-            low = middle + 1
-        else:
-            high = middle
-    return low if low < end and words[low] == word else -1
-
-
-@kernel
-def extend(level, n_words, n, interpolated, last, tokens):
-    """Replace the state of n tokens, of the order below, by that of this order; ``last`` is the highest order.
-
-    From the end to the start, so that each token still finds the context before it. Three tokens are under way: the
-    words of one are requested from memory, those of the next are searched, the node of the third is read.
-    """
-    scale = 1.0 / n_words
-    words, begin, end, rest, p, at = tokens
-    for t in range(n - 1 + AHEAD, -1 - AHEAD, -1):
-        early = t - AHEAD
-        if early >= 1 and words[early] >= 0 and begin[early - 1] < end[early - 1]:
-            prefetch(level.words, _guess(begin[early - 1], end[early - 1], words[early], scale))
-        if 0 <= t < n:
-            i = -1
-            if words[t] >= 0 and begin[t - 1] < end[t - 1]:
-                i = _search(level.words, begin[t - 1], end[t - 1], words[t], scale)
-                if i >= 0 and level.share_bits + level.rest_bits > 0:
-                    prefetch(level.nodes, i)
-            at[t] = i
-        late = t + AHEAD
-        if late >= n:
-            continue
-        i = at[late]
-        if words[late] >= 0:
-            value = p[late] * rest[late - 1]
-            if i >= 0:
-                share = _share(level, i)
-                value = value + share if interpolated else share
-            p[late] = value
-        if i >= 0 and not last:
-            begin[late], end[late], rest[late] = _first(level, i), _first(level, i + 1), _rest(level, i)
-        else:
-            begin[late], end[late], rest[late] = 0, 0, 1.0
 
 
 @helper(inline="always")
@@ -228,36 +112,45 @@ def pack(shares, rests, first, share_bits, rest_bits, nodes):
 
 
 @kernel
-def is_sound(level, n_words, n_next, below):
-    """Return whether the words and codes of an order are possible: no query reads beyond an array.
-
-    ``below`` is the order below, whose contexts these n-grams extend; ``n_next`` is the size of the next order, or -1.
-    """
-    n, words = len(level.words), level.words
-    for c in range(len(below.nodes) - 1):
-        a, b = _first(below, c), _first(below, c + 1)
-        if a > b or b > n:
-            return False
-        for i in range(a, b):
-            if words[i] >= n_words or (i > a and words[i] <= words[i - 1]):
-                return False
-    return are_nodes_sound(level, n, n_next)
+def falls(words, n_words):
+    """Return how often a word is not greater than the one before it; -1 if one is not below ``n_words``."""
+    n, largest = 0, words[0] if len(words) else 0
+    for i in range(1, len(words)):
+        n += words[i] <= words[i - 1]
+        largest = max(largest, words[i])
+    return n if largest < n_words else -1
 
 
 @kernel
-def are_nodes_sound(level, n, n_next):
-    """Return whether the codes of n nodes are possible, and their n-grams of the next order lie within it."""
+def falls_between(level, n, words):
+    """Return how often the first word after a context is not greater than the last one after the context before it.
+
+    ``words`` are those of the next order; -1 if a node of these n contexts is impossible: the code of a number that is
+    not listed, or n-grams of the next order that begin before those of the node before, or beyond the last one.
+    """
+    shift, bits, n_next = np.uint64(level.share_bits + level.rest_bits), np.uint64(level.share_bits), len(words)
     share_mask, rest_mask = (1 << level.share_bits) - 1, (1 << level.rest_bits) - 1
-    before = 0
-    for i in range(n if level.share_bits + level.rest_bits > 0 or n_next >= 0 else 0):
-        node = np.uint64(level.nodes[i])
-        if level.share_bits and (np.int64(node) & share_mask) >= len(level.share):
-            return False
-        if n_next >= 0:
-            if (np.int64(node >> np.uint64(level.share_bits)) & rest_mask) >= max(1, len(level.rest)):
-                return False
-            first = _first(level, i)
-            if first < before or first > n_next:
-                return False
-            before = first
-    return n_next < 0 or (_first(level, n) == n_next and (n == 0 or _first(level, 0) == 0))
+    n_shares, n_rests = len(level.share) if level.share_bits else 1, len(level.rest) if level.rest_bits else 1
+    if np.int64(level.nodes[0] >> shift) != 0 or np.int64(level.nodes[n] >> shift) != n_next:
+        return -1
+    between, is_bad, first = 0, False, np.int64(0)
+    for i in range(n):
+        node = level.nodes[i]
+        code, rest = np.int64(node) & share_mask, np.int64(node >> bits) & rest_mask
+        end = np.int64(level.nodes[i + 1] >> shift)
+        is_bad |= (code >= n_shares) | (rest >= n_rests) | (end < first)
+        if end > n_next:
+            return -1
+        if 0 < first < end:
+            between += words[first] <= words[first - 1]
+        first = end
+    return -1 if is_bad else between
+
+
+@kernel
+def are_codes_sound(level):
+    """Return whether the codes of the highest order are possible."""
+    largest = 0
+    for i in range(len(level.nodes)):
+        largest = max(largest, np.int64(level.nodes[i]))
+    return largest < len(level.share) or not len(level.nodes)

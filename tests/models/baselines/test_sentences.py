@@ -1,0 +1,119 @@
+"""Scores of one sentence and of many, as strings and as lists: the same bits, and those of next words."""
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose, assert_array_equal
+
+from trelliswork.compute import threads
+from trelliswork.data import Lines
+from trelliswork.errors import DataError, NotFittedError
+from trelliswork.models import KneserNey, LogBilinear
+from trelliswork.models.baselines import compact
+from trelliswork.models.baselines.base import LeftToRight
+from trelliswork.models.baselines.kernels.sentences import SHORT, add_up
+
+
+def sentences(n, seed=0, n_words=400):
+    rng = np.random.default_rng(seed)
+    return [[f"w{min(int(z), n_words)}" for z in rng.zipf(1.2, rng.integers(0, 14))] for _ in range(n)]
+
+
+NEW = [*sentences(40, seed=1, n_words=500), ["w1", "w2"] * 80, ["w3"], []]
+
+
+@pytest.fixture(scope="module")
+def model():
+    return KneserNey(4).fit(sentences(600))
+
+
+def check(model):
+    """Compare all ways to score with that by ids, and this with the distributions of next words."""
+    expected = LeftToRight.log_evidence(model, NEW)
+    strings = [" ".join(sentence) for sentence in NEW]
+    for source in (NEW, Lines(strings), tuple(map(tuple, NEW)), Lines([f"\t{line} \x1f" for line in strings])):
+        assert_array_equal(model.log_evidence(source), expected)
+    for sentence, line, log_p in zip(NEW, strings, expected, strict=True):
+        assert model.log_prob(sentence) == model.log_prob(line) == log_p
+        assert model.log_prob(f"  {line}  ") == model.log_prob(line.replace(" ", "\t")) == log_p
+        assert model.log_evidence([sentence]) == model.log_evidence(Lines([line])) == log_p
+    for sentence in NEW[:15]:
+        ids = [*model.vocabulary_.ids(sentence), 0]
+        p = [model.next_distribution(sentence[:t])[i] for t, i in enumerate(ids)]
+        assert_allclose(model.token_log_probs(sentence), np.log(p), rtol=1e-12)
+
+
+@pytest.mark.parametrize("order", [1, 2, 4, 9])
+def test_all_ways_agree(order):
+    check(KneserNey(order).fit(sentences(600)))
+
+
+def test_all_ways_agree_with_an_arpa_file_and_wide_words(tmp_path, monkeypatch, model):
+    monkeypatch.setattr(compact, "_width", lambda C: np.uint32)
+    check(KneserNey(3).fit(sentences(600)))
+    model.to_arpa(tmp_path / "a.arpa")
+    check(KneserNey.from_arpa(tmp_path / "a.arpa"))
+
+
+def test_long_texts_are_scored_in_blocks(model):
+    whole = [word for sentence in sentences(900, seed=3) for word in sentence]
+    assert len(whole) > 3000
+    ids = [*model.vocabulary_.ids(whole[:1500]), 0]
+    p = [model.next_distribution(whole[t - 3 : t])[ids[t]] for t in (1022, 1023, 1024, 1025)]
+    assert_allclose(model.token_log_probs(whole)[1022:1026], np.log(p), rtol=1e-12)
+    assert model.log_prob(whole) == LeftToRight.log_evidence(model, [whole])[0] == model.log_evidence([[], whole])[1]
+
+
+def test_scores_do_not_depend_on_the_number_of_threads(model):
+    many = sentences(6000, seed=5)
+    before = threads.get_num_threads()
+    try:
+        found = []
+        for n in (1, 2):
+            threads.set_num_threads(n)
+            found.append([model.log_evidence(many), model.log_evidence(Lines([" ".join(s) for s in many]))])
+    finally:
+        threads.set_num_threads(before)
+    assert_array_equal(found, np.broadcast_to(found[0][0], np.shape(found)))
+
+
+@pytest.mark.parametrize(
+    "words", [["w1", ""], [""], ["a\x1fb", ""], ["w1 w2"], ["a\x1fb" * 9], ["w1\n", "w2"], ["\0"], ["", "", ""]]
+)
+def test_separators_within_words_are_not_separators(model, words):
+    expected = LeftToRight.log_evidence(model, [words, ["w1"]])
+    assert_array_equal(model.log_evidence([words, ["w1"]]), expected)
+    assert model.log_prob(words) == expected[0]
+    assert len(model.token_log_probs(words)) == len(words) + 1
+
+
+@pytest.mark.parametrize("sentence", ["a <s>", "</s>", "a\nb", "a\0b", "\ud800", ["<s>"], ["</s>"], [1], ["a", None]])
+def test_what_is_no_sentence_is_an_error(model, sentence):
+    source = Lines([sentence]) if isinstance(sentence, str) else [sentence]
+    for call in (lambda: model.log_prob(sentence), lambda: model.log_evidence(source)):
+        with pytest.raises(DataError, match="sentence 0"):
+            call()
+
+
+def test_unlisted_words_of_a_strict_model_are_errors():
+    model = KneserNey(2, strict=True).fit([["a", "b"], ["b"]])
+    with pytest.raises(DataError, match="not in the vocabulary"):
+        model.log_prob("a c")
+    with pytest.raises(NotFittedError):
+        KneserNey(2).log_prob("a")
+
+
+def test_words_with_white_space_in_the_vocabulary():
+    model = KneserNey(2).fit([["a b", "c"], ["c", "a b"]])
+    assert model.log_prob(["c", "a b"]) == LeftToRight.log_evidence(model, [["c", "a b"]])[0] > model.log_prob("c a b")
+
+
+def test_other_models_score_one_sentence():
+    model = LogBilinear(2, 3, max_iter=2, batch_size=4).fit([["a", "b"], ["b", "a", "a"]])
+    assert model.log_prob("a b") == model.log_prob(["a", "b"]) == model.log_evidence([["a", "b"]])[0]
+
+
+def test_sums_are_those_of_numpy():
+    rng = np.random.default_rng(0)
+    for n in range(1, SHORT + 1):
+        values = np.log(rng.random(n))
+        assert add_up(values) == np.add.reduceat(values, [0])[0]
