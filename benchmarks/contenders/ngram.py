@@ -2,10 +2,10 @@
 
 Each function takes ``{"task": ..., "text": ..., "n": ..., "lines": ...}``: the first n sentences of a text, and the
 lines of each training text (0: all). Tasks: ``strings`` (sentences as strings to log-probabilities); ``lists`` (the
-same from lists of words, which are split from strings within the time; KenLM takes strings in any case); ``single`` and
-``single lists`` (one sentence per call, a string or a list of words that was split before); ``load`` (the model from
-disk, and the score of one sentence); ``train`` (text to the model on disk, the trie for KenLM). With ``raw``, the files
-of that folder are added to the training text.
+same from lists of words, which are joined within the time for KenLM, since it takes strings only); ``single`` and
+``single lists`` (the same, one sentence per call); ``load`` (the model from disk, and the score of one sentence);
+``train`` (text to the model on disk, the trie for KenLM). With ``raw``, the files of that folder are added to the
+training text.
 """
 
 import atexit
@@ -71,7 +71,7 @@ def trelliswork(params: Params) -> Task:
     split = [line.split() for line in text]
     calls: dict[str, Callable[[], Any]] = {
         "strings": lambda: model.log_evidence(Lines(text)),
-        "lists": lambda: model.log_evidence([line.split() for line in text]),
+        "lists": lambda: model.log_evidence(split),
         "single": lambda: [model.log_prob(line) for line in text],
         "single lists": lambda: [model.log_prob(words) for words in split],
         "load": lambda: [load(path, mapped=True).log_prob(text[0])],
@@ -120,5 +120,8 @@ def _kenlm(params: Params, kind: str) -> Task:
     calls: dict[str, Callable[[], Any]] = {
         "load": lambda: [kenlm.Model(str(binary)).score(text[0])],
     }
+    if "lists" in params["task"]:
+        split = [line.split() for line in text]
+        calls[params["task"]] = lambda: [model.score(" ".join(words)) for words in split]
     call = calls.get(params["task"], lambda: [model.score(line) for line in text])
     return Task(call, lambda scores: _digest([unit * score for score in scores]))

@@ -24,8 +24,8 @@ Sentence = str | Sequence[str]
 _SEPARATOR = chr(kernels.SEPARATOR)
 _COST = 100  # of a token, in multiplications
 _AT_ONCE = 1 << 10  # sentences whose text and numbers stay in the cache
-_FIRST = np.zeros(1, np.int64)
 _END = np.empty(1, np.int64)  # of one sentence; nobody reads it
+_NOTHING = np.empty(0)
 
 
 class SentenceScorer:
@@ -41,15 +41,16 @@ class SentenceScorer:
             row = [words, level.words.itemsize == 2, nodes, level.nodes.itemsize]
             row += [self._address(level.share), self._address(level.rest), level.share_bits, level.rest_bits]
             self._table[kernels.ORDERS + kernels.PER_ORDER * m :][: kernels.PER_ORDER] = row
-        self._add_up: Any = None
-        self._call: Any = None  # compiled code; False if a word of the vocabulary has white space
+        # Compiled code, called without Numba's search for types; False if a word of the vocabulary has white space.
+        self._call: Any = None
+        self._log_prob: Any = None
 
     def _address(self, array: NDArray[Any]) -> int:
         self._arrays.append(np.ascontiguousarray(array))
         return self._arrays[-1].ctypes.data
 
-    def _compiled(self) -> Any:
-        """Return the compiled function for text. It is called without Numba's search for the types of arguments."""
+    def _compiled(self) -> bool:
+        """Prepare the functions for text, and return whether there are any."""
         if self._call is None:
             index = word_index(self._vocabulary)
             if index is None:
@@ -60,10 +61,10 @@ class SentenceScorer:
             place = [self._address(index.text), self._address(index.table), len(index.table) - 1]
             place += [self._address(array) for array in (index.hashes, index.starts, index.stops)]
             self._table[kernels.UNKNOWN], self._table[kernels.TEXT : kernels.ORDERS] = unknown, place
-            kernels.score_text(b"", 0, self._table, _END, np.empty(1))
-            kernels.add_up(np.ones(1))
-            self._add_up, self._call = _entry_point(kernels.add_up), _entry_point(kernels.score_text)
-        return self._call
+            kernels.score_text(b"", 0, self._table, _END, np.empty(1), _NOTHING)
+            kernels.log_prob(b"", 0, self._table, -1)
+            self._log_prob, self._call = _entry_point(kernels.log_prob), _entry_point(kernels.score_text)
+        return self._call is not False
 
     def ids(self, ids: Ints, offsets: Ints) -> Floats:
         """Return p of each token of sentences that begin and end with 0; values at the starts have no meaning."""
@@ -78,33 +79,33 @@ class SentenceScorer:
 
     def tokens(self, sentence: Sentence) -> Floats | None:
         """Return log p of each word of a sentence and of its end; None if it is left to others."""
-        call = self._call or self._compiled()
+        if not self._compiled():
+            return None
         try:
             if isinstance(sentence, str):
-                text = sentence.encode()
-                p = np.empty(text.count(b" ") + 2)  # mostly one space between two words
-                n = call(text, 0, self._table, _END, p)
-                if n < 0:
-                    p = np.empty((len(text) >> 1) + 2)
-                    n = call(text, 0, self._table, _END, p)
-                if n != len(p):
-                    p = p[: max(n, 0)]
-                return np.log(p, p) if n > 0 else None
-            p = np.empty(len(sentence) + 1)
-            n = call(_SEPARATOR.join(sentence).encode(), 1, self._table, _END, p)
-            return np.log(p, p) if n == len(p) else None
-        except (TypeError, UnicodeEncodeError):  # not words, or no compiled function
+                text, n_most = sentence.encode(), len(sentence) // 2 + 2
+            else:
+                text, n_most = _SEPARATOR.join(sentence).encode(), len(sentence) + 1
+        except (TypeError, UnicodeEncodeError):  # not words
             return None
+        p = np.empty(n_most)
+        n = self._call(text, int(not isinstance(sentence, str)), self._table, _END, p, _NOTHING)
+        if n < 0 or not (isinstance(sentence, str) or n == n_most):
+            return None
+        return np.log(p[:n])
 
     def log_prob(self, sentence: Sentence) -> float | None:
         """Return the log-probability of a sentence; None if it is left to others."""
-        log_p = self.tokens(sentence)
-        if log_p is None:
+        if self._log_prob is None and not self._compiled():
             return None
-        if len(log_p) <= kernels.SHORT:
-            value: float = self._add_up(log_p)
-            return value
-        return np.add.reduceat(log_p, _FIRST).item()
+        try:
+            if isinstance(sentence, str):
+                value: float = self._log_prob(sentence.encode(), 0, self._table, -1)
+            else:
+                value = self._log_prob(_SEPARATOR.join(sentence).encode(), 1, self._table, len(sentence))
+        except (TypeError, UnicodeEncodeError):  # not words
+            return None
+        return value if value == value else None  # nan is not
 
     def log_evidence(self, sentences: Sequence[Sentence], *, split: bool) -> Floats | None:
         """Return the log-probability of each sentence; None if they are left to others.
@@ -114,14 +115,15 @@ class SentenceScorer:
         if len(sentences) == 1:
             own = self.log_prob(sentences[0])
             return None if own is None else np.array([own])
-        call = self._call or self._compiled()
+        if not self._compiled():
+            return None
         lengths = np.fromiter(map(len, sentences), np.int64, len(sentences))
         log_p, failed = np.empty(len(sentences)), list[int]()
 
         def work(start: int, stop: int) -> None:
             for a in range(start, stop, _AT_ONCE):
                 b = min(a + _AT_ONCE, stop)
-                if failed or not self._fill(call, sentences[a:b], lengths[a:b], split, log_p[a:b]):
+                if failed or not self._fill(sentences[a:b], lengths[a:b], split, log_p[a:b]):
                     failed.append(a)
                     return
 
@@ -129,19 +131,16 @@ class SentenceScorer:
         threads.run(work, threads.cut(cost, least=threads.LEAST_WORK))
         return None if failed else log_p
 
-    def _fill(self, call: Any, sentences: Sequence[Any], lengths: Ints, split: bool, log_p: Floats) -> bool:
+    def _fill(self, sentences: Sequence[Any], lengths: Ints, split: bool, log_p: Floats) -> bool:
         """Fill the log-probabilities of some sentences; return whether this was possible."""
         try:
             text = "\n".join(map(_SEPARATOR.join, sentences) if split else sentences).encode()
-            size = int(lengths.sum()) + len(lengths) if split else (len(text) + len(lengths)) // 2 + 1
-            ends, p = np.empty(len(lengths), np.int64), np.empty(size)
-            n = call(text, int(split), self._table, ends, p)
         except (TypeError, UnicodeEncodeError):
             return False
-        if n < 0 or (split and (np.diff(ends, prepend=0) != lengths + 1).any()):
+        ends = np.empty(len(lengths), np.int64)
+        if self._call(text, int(split), self._table, ends, _NOTHING, log_p) < 0:
             return False
-        np.add.reduceat(np.log(p[:n]), np.concatenate([[0], ends[:-1]]), out=log_p)
-        return True
+        return not split or bool((np.diff(ends, prepend=0) == lengths + 1).all())
 
 
 def _entry_point(kernel: Any) -> Any:

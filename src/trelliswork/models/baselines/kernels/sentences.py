@@ -8,6 +8,7 @@ the n-grams of the next order that extend it (``begin:end``) and the factor of t
 sentence is the start of the next one.
 """
 
+import math
 from typing import NamedTuple
 
 import numpy as np
@@ -39,7 +40,7 @@ SEPARATOR, LINE = 31, 10  # between words, if it is not white space; between sen
 OTHER = -1  # a text that needs the general functions: most likely an error
 BLOCK = 512  # tokens
 NEAR = 4  # cache lines that are searched one after another
-SHORT = 129  # values that `add_up` takes
+LEAST = 1e-150  # least product of probabilities; the next one is above 1e-99
 AHEAD = 12  # tokens between the request of a cache line and its use
 
 
@@ -229,8 +230,33 @@ def _word_at(text, t, separator, tables):
 
 
 @helper
-def _score_text(text, separator, tables, ends, p, block, n_before):
-    """Fill p by blocks; see `score_text`. A function without new arrays counts no references to arrays."""
+def _add_logs(first, n, block, state, log_p):
+    """Add log p of the tokens ``first`` to n to those of their sentences; return False if one is impossible.
+
+    ``state`` holds the number of sentences that have ended, and of the present one the logarithm of a part of its
+    tokens and the product of the others: one logarithm serves as many tokens as floating-point numbers allow.
+    """
+    n_ends, total, product = np.int64(state[0]), state[1], state[2]
+    for t in range(first, n):
+        p = get(block.p, t)
+        if p == 0.0:
+            return False
+        product *= p
+        is_end = get(block.words, t) == 0
+        if is_end or product < LEAST:
+            total += math.log(product)
+            product = 1.0
+        if is_end:
+            log_p[n_ends] = total
+            n_ends += 1
+            total = 0.0
+    state[0], state[1], state[2] = n_ends, total, product
+    return True
+
+
+@helper
+def _score_text(text, separator, tables, ends, p, log_p, block, n_before, state):
+    """Fill ``ends``, and p or log_p unless they are empty, by blocks; see the kernels. Makes no arrays."""
     n_text, n_ends, n_out, t = len(text), 0, 0, 0
     n = n_done = 1  # tokens of the block, and those of them that have been scored
     after_separator, at_end = False, False
@@ -261,28 +287,45 @@ def _score_text(text, separator, tables, ends, p, block, n_before):
             prefetch_at(tables[ORDERS + SHARE] + 8 * number)
             prefetch_at(tables[ORDERS + NODES] + 8 * number)
             n += 1
-        if n_out + n - n_done > len(p):
-            return OTHER
         _score(tables, n, block)
-        for i in range(n_done, n):
-            p[n_out] = block.p[i]
-            if block.p[i] == 0.0:
+        if len(log_p):
+            if not _add_logs(n_done, n, block, state, log_p):
                 return OTHER
-            n_out += 1
+        elif n_out + n - n_done > len(p):
+            return OTHER
+        else:
+            for i in range(n_done, n):
+                if block.p[i] == 0.0:
+                    return OTHER
+                p[n_out + i - n_done] = block.p[i]
+        n_out += n - n_done
         n = n_done = _move(n, n_before, block)
     return n_out if n_ends == len(ends) else OTHER
 
 
 @kernel(allocates=True)
-def score_text(text, separator, tables, ends, p):
-    """Fill p of the words and sentence ends of a text; ``ends`` (sentences,) are the ends of sentences in p.
+def score_text(text, separator, tables, ends, p, log_p):
+    """Fill p of the words and sentence ends of a text, or, if p is empty, log p of its sentences.
 
-    Returns the number of tokens. Or ``OTHER``: there are more tokens than p has room for, more or fewer sentences than
-    ``ends`` has, a word is a sentence edge, impossible, or unknown without a stand-in, or there is a NUL between white
-    space.
+    ``ends`` (sentences,) are the ends of sentences among the tokens. Returns the number of tokens. Or ``OTHER``: there
+    are more tokens than p has room for, more or fewer sentences than ``ends`` has, a word is a sentence edge,
+    impossible, or unknown without a stand-in, or there is a NUL between white space.
     """
-    block, n_before = _block(len(p), tables)
-    return _score_text(text, separator, tables, ends, p, block, n_before)
+    block, n_before = _block((len(text) >> 1) + 2, tables)
+    state = np.array([0.0, 0.0, 1.0])
+    return _score_text(text, separator, tables, ends, p, log_p, block, n_before, state)
+
+
+@kernel(allocates=True)
+def log_prob(text, separator, tables, n_words):
+    """Return log p of a text of one sentence, or nan where `score_text` returns ``OTHER``.
+
+    Also if the number of words is not ``n_words``, unless that is negative.
+    """
+    block, n_before = _block((len(text) >> 1) + 2, tables)
+    state, ends, log_p = np.array([0.0, 0.0, 1.0]), np.empty(1, np.int64), np.empty(1)
+    n = _score_text(text, separator, tables, ends, log_p[:0], log_p, block, n_before, state)
+    return log_p[0] if n == n_words + 1 or (n >= 0 and n_words < 0) else np.nan
 
 
 @helper
@@ -306,30 +349,3 @@ def score_ids(ids, tables, p):
     """Fill p of ids of words, in which 0 is the start or end of a sentence; values at starts have no meaning."""
     block, n_before = _block(len(ids), tables)
     _score_ids(ids, tables, p, block, n_before)
-
-
-@kernel
-def add_up(values):
-    """Return the sum of at most ``SHORT`` values by the additions of ``np.add.reduceat``: the first and the rest.
-
-    These are added up in eight sums. The sums of many sentences are NumPy's; calling it for one takes longer than this.
-    """
-    n = len(values) - 1
-    total, t = -0.0, 1
-    if n >= 8:
-        a, b, c, d = get(values, 1), get(values, 2), get(values, 3), get(values, 4)
-        e, f, g, h = get(values, 5), get(values, 6), get(values, 7), get(values, 8)
-        for t in range(9, n - n % 8, 8):
-            a += get(values, t)
-            b += get(values, t + 1)
-            c += get(values, t + 2)
-            d += get(values, t + 3)
-            e += get(values, t + 4)
-            f += get(values, t + 5)
-            g += get(values, t + 6)
-            h += get(values, t + 7)
-        total = ((a + b) + (c + d)) + ((e + f) + (g + h))
-        t = n - n % 8 + 1
-    for k in range(t, n + 1):
-        total += get(values, k)
-    return get(values, 0) + total if n else get(values, 0)
