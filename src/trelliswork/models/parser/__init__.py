@@ -308,7 +308,7 @@ class DependencyParser(TreeParser):
         gold = given.possible(kind)
         flat = gold if kind.projective else gold.possible(replace(kind, projective=True))
         crossing = self._crossing_share(gold, flat)
-        trees = gold if crossing is None else gold.where_complete(flat)  # of the second order
+        trees = gold if crossing is None else flat  # of the second order
         watch = watch_for(self, None, checkpoint, lambda: self._fingerprint((columns, given), held_out), callback)
         stages = Stages(watch)
         taggers = None
@@ -359,8 +359,8 @@ class DependencyParser(TreeParser):
                 pruners = jackknifed(first_order, len(tokens), self.pruning_folds, n_epochs, self.seed, stages)
                 scorers = [(replace(scorer, first=first), some) for first, some in pruners]
             return SecondOrder(
-                tokens, trees, features, scorer.propagation, prune(scorers, tokens, trees), weights[0],
-                self.objective, rate=self.learning_rate_second_order, batch_size=self.batch_size, seed=(self.seed, 1),
+                tokens, trees, features, scorer.propagation, prune(scorers, tokens, trees, gold), weights[0],
+                self.objective, None if crossing is None else gold, rate=self.learning_rate_second_order, batch_size=self.batch_size, seed=(self.seed, 1),
                 dropout=self.dropout, l2=self.l2,
             )  # fmt: skip
 

@@ -258,10 +258,12 @@ class TreeScorer:
         return heads, best, np.where(lower > -FORBIDDEN / 2, value - lower, np.inf)
 
 
-def prune(scorers: Sequence[tuple[TreeScorer, Integers]], tokens: ParseTokens, gold: Gold) -> PrunedArcs:
+def prune(
+    scorers: Sequence[tuple[TreeScorer, Integers]], tokens: ParseTokens, gold: Gold, more: Gold | None = None
+) -> PrunedArcs:
     """Return candidate arcs of training sentences, among them the gold arcs and a tree that has all of these.
 
-    Each scorer prunes the sentences that are given with it, by its first-order model.
+    The arcs of ``more`` are candidates too. Each scorer prunes the sentences that are given with it, by its first-order model.
     """
     sizes = np.zeros(len(tokens) + 1, np.int64)
     nothing = np.zeros(0, np.int64)
@@ -277,6 +279,8 @@ def prune(scorers: Sequence[tuple[TreeScorer, Integers]], tokens: ParseTokens, g
                 given = kind.potentials(only_given(log_arc[partial], heads[partial]), lengths[partial])
                 heads[partial] = kind.engine.best(given)[0]
             add_tree(mask, heads)
+            if more is not None:
+                add_tree(mask, more.rows(sentences))
             rows, h, m = np.nonzero(mask)
             kept.append((sentences[rows], h, m))
             sizes[sentences + 1] = np.bincount(rows, minlength=len(sentences))

@@ -24,8 +24,8 @@ its own sentences of a batch, and all take the same step (``updates``). Weights 
 
 import math
 import time
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 import numpy as np
@@ -63,6 +63,7 @@ PARTS = "arcs", "siblings", "grandparents"
 Progress = Callable[[float], None]  # takes the share of an epoch that is done
 ANNOUNCE_SECONDS = 5.0  # between two reports within an epoch
 Objective = Literal["likelihood", "log-score", "accuracy"]
+Scores3 = tuple[Doubles, Doubles, Doubles]  # of arcs (A,), siblings (S,), grandparents (G,)
 TINY = 1e-10  # least belief of a head in a logarithm
 ACTIVE = 1e-3  # parts with a smaller gradient are left out of an update
 
@@ -197,6 +198,7 @@ class SecondOrder(TreeTrainer):
     arcs: PrunedArcs
     start: Weights  # of the arcs
     objective: Objective = "likelihood"
+    crossing: Gold | None = None  # all known heads, if ``gold`` lacks those that no projective tree has
 
     def __post_init__(self) -> None:
         zeros = [np.zeros(1 << f.bits, np.float32) for f in (self.features.siblings, self.features.grandparents)]
@@ -210,8 +212,16 @@ class SecondOrder(TreeTrainer):
         batch = self.arcs.candidates(self.tokens, sentences)
         scores = batch.scores(self.features, self.tokens, weights, drop)
         heads = self.gold.rows(sentences)
-        if self.objective != "likelihood":
-            return self._through_beliefs(batch, heads, scores)
+        kind = self._likelihood if self.objective == "likelihood" else self._through_beliefs
+        loss, gradients = kind(batch, heads, scores)
+        if self.crossing is not None:
+            loss += self._add_crossings(batch, heads, self.crossing.rows(sentences), scores, gradients)
+        return loss, batch, gradients
+
+    def _likelihood(
+        self, batch: Candidates, heads: Integers, scores: Scores3
+    ) -> tuple[float, Scores3]:
+        """Return the negative log-likelihood of the known heads, and its negative gradient."""
         result = self.propagation(batch.parts, scores)
         observed = self._tree(batch, heads)
         loss = result.log_partition.sum() - sum(s @ o for s, o in zip(scores, observed, strict=True))
@@ -219,18 +229,48 @@ class SecondOrder(TreeTrainer):
         if partial.size:
             loss += self._constrain(batch, partial, heads[partial], scores, observed)
         beliefs = result.arcs, result.siblings, result.grandparents
-        return float(loss), batch, tuple(o - b for o, b in zip(observed, beliefs, strict=True))  # type: ignore[return-value]
+        return float(loss), tuple(o - b for o, b in zip(observed, beliefs, strict=True))  # type: ignore[return-value]
 
     def _through_beliefs(
-        self, batch: Candidates, heads: Integers, scores: tuple[Doubles, Doubles, Doubles]
-    ) -> tuple[float, Candidates, tuple[Doubles, Doubles, Doubles]]:
+        self, batch: Candidates, heads: Integers, scores: Scores3
+    ) -> tuple[float, Scores3]:
         """Return a loss of the beliefs of the known heads, and its negative gradient through belief propagation."""
         result, gradients = self.propagation.with_gradients(batch.parts, scores)
         gold = heads[batch.rows, batch.arcs.modifiers - 1] == batch.arcs.heads
         beliefs = np.maximum(result.arcs, TINY)
         if self.objective == "log-score":
-            return -float(np.log(beliefs[gold]).sum()), batch, gradients(gold / beliefs)
-        return float((1 - result.arcs[gold]).sum()), batch, gradients(gold.astype(np.float64))
+            return -float(np.log(beliefs[gold]).sum()), gradients(gold / beliefs)
+        return float((1 - result.arcs[gold]).sum()), gradients(gold.astype(np.float64))
+
+    def _add_crossings(
+        self, batch: Candidates, heads: Integers, every: Integers, scores: Scores3, gradients: Scores3
+    ) -> float:
+        """Add the gradient of log p_all(known heads | those of a projective tree); return the change of the loss."""
+        rows = np.flatnonzero((heads != every).any(axis=1))
+        if not rows.size:
+            return 0.0
+        propagation = replace(self.propagation, kind=replace(self.propagation.kind, projective=False))
+        some, places = self._part(batch, rows)
+        own = [s[at] for s, at in zip(scores, places, strict=True)]
+        loss = 0.0
+        for sign, known in ((1, every[rows]), (-1, heads[rows])):
+            result = propagation(some.parts, self._given(some, known, own))
+            loss -= sign * float(result.log_partition.sum())
+            for g, at, belief in zip(gradients, places, (result.arcs, result.siblings, result.grandparents), strict=True):
+                g[at] += sign * belief
+        return loss
+
+    def _part(self, batch: Candidates, rows: Integers) -> tuple[Candidates, list[Integers]]:
+        """Return some sentences of a batch, and the places of their arcs, siblings and grandparents."""
+        parts = batch.parts
+        places = [chosen_tokens(ptr, rows)[0] for ptr in (parts.arc_ptr, parts.sibling_ptr, parts.grandparent_ptr)]
+        return self.arcs.candidates(self.tokens, batch.sentences[rows]), places
+
+    @staticmethod
+    def _given(some: Candidates, heads: Integers, scores: Sequence[Doubles]) -> Scores3:
+        """Return scores with -inf for the arcs that contradict the known heads (B, n)."""
+        known = heads[some.rows, some.arcs.modifiers - 1]
+        return np.where((known < 0) | (known == some.arcs.heads), scores[0], -np.inf), scores[1], scores[2]
 
     def _tree(self, batch: Candidates, heads: Integers) -> tuple[Doubles, Doubles, Doubles]:
         """Return 1 for each part of the gold trees, 0 for the others."""
@@ -249,14 +289,10 @@ class SecondOrder(TreeTrainer):
         observed: tuple[Doubles, ...],
     ) -> float:
         """Replace a tree by the expectations given the known heads; return the change of the loss."""
-        some = self.arcs.candidates(self.tokens, batch.sentences[rows])
-        parts = batch.parts
-        places = [chosen_tokens(ptr, rows)[0] for ptr in (parts.arc_ptr, parts.sibling_ptr, parts.grandparent_ptr)]
+        some, places = self._part(batch, rows)
         own = [s[at] for s, at in zip(scores, places, strict=True)]
         before = sum(float(s @ o[at]) for s, o, at in zip(own, observed, places, strict=True))
-        known = heads[some.rows, some.arcs.modifiers - 1]
-        own[0] = np.where((known < 0) | (known == some.arcs.heads), own[0], -np.inf)
-        result = self.propagation(some.parts, (own[0], own[1], own[2]))
+        result = self.propagation(some.parts, self._given(some, heads, own))
         for o, at, belief in zip(observed, places, (result.arcs, result.siblings, result.grandparents), strict=True):
             o[at] = belief
         return before - float(result.log_partition.sum())
