@@ -199,13 +199,13 @@ def _cost(rows: list[tuple[float, int]], n_gold: float) -> float:
     """Return a cost of crossing arcs, from the leads and gains of sentences and the number of gold crossings.
 
     Sentences with larger leads get crossing arcs. Of the numbers of such sentences, up to `SIMILAR` times that of gold
-    trees, one has the most correct heads. Those with fewer by a standard error of the difference at most are as good,
-    and the nearest to the number of gold trees is taken: few or none where crossing arcs cost correct heads.
+    trees, one has the most correct heads. Those with fewer, by a standard error of the difference at most and no fewer
+    than projective trees have, are as good, and the nearest to the number of gold trees is taken.
     """
     gains = np.array([gain for _, gain in rows[: math.floor(n_gold * SIMILAR)]], np.int64)
     totals, squares = (np.cumsum([0, *values]) for values in (gains, gains**2))
     best = int(totals.argmax())
-    similar = np.flatnonzero((totals[best] - totals) ** 2 <= np.abs(squares - squares[best]))
+    similar = np.flatnonzero(((totals[best] - totals) ** 2 <= np.abs(squares - squares[best])) & (totals >= 0))
     n = int(similar[np.abs(similar - n_gold).argmin()])
     leads = [lead for lead, _ in rows]
     if n == 0:
