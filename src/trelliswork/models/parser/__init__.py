@@ -461,10 +461,12 @@ class DependencyParser(TreeParser):
             return learned
         kinds = {name: [getattr(one.temperatures, name) for one in found] for name in asdict(Temperatures())}
         means = {name: math.exp(sum(map(math.log, values)) / len(values)) for name, values in kinds.items()}
-        cost, sharp = (sum(getattr(one, name) for one in found) / len(found) for name in ("crossing_cost", "sharp"))
-        shares, share = [one.share for one in found if one.share is not None], learned.share
-        if share is not None and shares:
-            share = sum(shares) / len(shares)
+        sharp = sum(one.sharp for one in found) / len(found)
+        cost, share = learned.crossing_cost, learned.share
+        alike = [one for one in found if (one.share is None) == (share is None)]  # costs of the same unit
+        if alike:
+            cost = sum(one.crossing_cost for one in alike) / len(alike)
+            share = None if share is None else sum(one.share or 0.0 for one in alike) / len(alike)
         stages.report.details["calibrated_on"] = f"training sentences, by {folds} parser{'s' * (folds > 1)} of others"
         return replace(learned.with_temperatures(Temperatures(**means)), crossing_cost=cost, sharp=sharp, share=share)
 
