@@ -5,7 +5,7 @@ from functools import partial
 
 import numpy as np
 
-from trelliswork.inference.tree import eisner, matrix_tree, tree_potentials
+from trelliswork.inference.tree import crossing_moves, eisner, matrix_tree, tree_potentials
 
 
 def tasks() -> Iterator[tuple[str, Callable[[], object]]]:
@@ -19,3 +19,4 @@ def tasks() -> Iterator[tuple[str, Callable[[], object]]]:
         yield f"{name} trees: best", partial(engine.best, p)
         yield f"{name} trees: k best", partial(engine.topk, p, p.log_arc[..., None], 2)
         yield f"{name} trees: samples", partial(engine.sample, p, np.zeros((1, 2), np.int64))
+    yield "trees: crossing arcs", partial(crossing_moves, p, np.array([[0, 1, 2]] * 2))

@@ -38,7 +38,7 @@ from trelliswork.models.parser.decoding import Decode, LabeledTree, Learned, Par
 from trelliswork.models.parser.features import ParseTokens, TokenCoder
 from trelliswork.models.parser.first_order import Integers, TreeKind, Weights
 from trelliswork.models.parser.labels import LabelTrainer, Metric, correct_arcs
-from trelliswork.models.parser.scoring import TreeScorer, check_lengths, flat_heads, prune
+from trelliswork.models.parser.scoring import TreeScorer, check_lengths, flat_heads, prior_cost, prune
 from trelliswork.models.parser.second_order import Propagation
 from trelliswork.models.parser.tags import TaggerKind, TaggerTrainer
 from trelliswork.models.parser.temperatures import Temperatures
@@ -308,7 +308,7 @@ class DependencyParser(TreeParser):
         gold = given.possible(kind)
         flat = gold if kind.projective else gold.possible(replace(kind, projective=True))
         crossing = self._crossing_share(gold, flat)
-        trees = gold if crossing is None else gold.where_complete(flat)  # of the second order
+        trees = gold if crossing is None else flat  # of the second order
         watch = watch_for(self, None, checkpoint, lambda: self._fingerprint((columns, given), held_out), callback)
         stages = Stages(watch)
         taggers = None
@@ -345,7 +345,6 @@ class DependencyParser(TreeParser):
             return FirstOrder(
                 tokens if some is None else tokens.some(some), gold if some is None else gold.some(some),
                 features.arcs, kind,
-                share=1.0 if crossing is None else crossing,
                 without=None if crossing is None else flat if some is None else flat.some(some),
                 rate=self.learning_rate, batch_size=self.batch_size, seed=(self.seed, 0),
                 dropout=self.dropout, l2=self.l2,
@@ -359,8 +358,9 @@ class DependencyParser(TreeParser):
                 pruners = jackknifed(first_order, len(tokens), self.pruning_folds, n_epochs, self.seed, stages)
                 scorers = [(replace(scorer, first=first), some) for first, some in pruners]
             return SecondOrder(
-                tokens, trees, features, scorer.propagation, prune(scorers, tokens, trees), weights[0],
-                self.objective, rate=self.learning_rate_second_order, batch_size=self.batch_size, seed=(self.seed, 1),
+                tokens, trees, features, scorer.propagation, prune(scorers, tokens, trees, gold), weights[0],
+                self.objective, None if crossing is None else gold,
+                rate=self.learning_rate_second_order, batch_size=self.batch_size, seed=(self.seed, 1),
                 dropout=self.dropout, l2=self.l2,
             )  # fmt: skip
 
@@ -382,7 +382,7 @@ class DependencyParser(TreeParser):
             labels = trainer.model(parameters)
         report = stages.finish()
         report.details["dropped_heads"] = int(current().total(gold.n_dropped))
-        learned = Learned(reader, weights, labels, share=crossing)
+        learned = Learned(reader, weights, labels, share=crossing, crossing_cost=_prior_cost(crossing))
         if self.calibrated and dev_tokens is not None and dev_gold is not None:
             learned = self._calibrate(learned, dev_tokens, dev_gold)
             report.details["calibrated_on"] = "development data"
@@ -393,7 +393,8 @@ class DependencyParser(TreeParser):
 
     def _calibrate(self, learned: Learned, tokens: ParseTokens, gold: Gold) -> Learned:
         """Return the parameters with temperatures, and a cost of crossing arcs, that fit these sentences."""
-        learned = replace(learned.with_temperatures(Temperatures()), crossing_cost=0.0, sharp=0.0, decoding_share=None)
+        learned = replace(learned.with_temperatures(Temperatures()), sharp=0.0)
+        learned = replace(learned, crossing_cost=_prior_cost(learned.share))
         temperatures, sharp = fit_temperatures(self._scorer(learned), learned.labels, tokens, gold)
         learned = replace(learned.with_temperatures(temperatures), sharp=sharp)
         if self.projective:
@@ -460,13 +461,14 @@ class DependencyParser(TreeParser):
             return learned
         kinds = {name: [getattr(one.temperatures, name) for one in found] for name in asdict(Temperatures())}
         means = {name: math.exp(sum(map(math.log, values)) / len(values)) for name, values in kinds.items()}
-        cost, sharp = (sum(getattr(one, name) for one in found) / len(found) for name in ("crossing_cost", "sharp"))
-        shares: dict[str, Any] = {}
-        for name in ("share", "decoding_share") if learned.share is not None else ():
-            values = [value for one in found if (value := getattr(one, name)) is not None]
-            shares[name] = sum(values) / len(values) if values else learned.share
+        sharp = sum(one.sharp for one in found) / len(found)
+        cost, share = learned.crossing_cost, learned.share
+        alike = [one for one in found if (one.share is None) == (share is None)]  # costs of the same unit
+        if alike:
+            cost = sum(one.crossing_cost for one in alike) / len(alike)
+            share = None if share is None else sum(one.share or 0.0 for one in alike) / len(alike)
         stages.report.details["calibrated_on"] = f"training sentences, by {folds} parser{'s' * (folds > 1)} of others"
-        return replace(learned.with_temperatures(Temperatures(**means)), crossing_cost=cost, sharp=sharp, **shares)
+        return replace(learned.with_temperatures(Temperatures(**means)), crossing_cost=cost, sharp=sharp, share=share)
 
     def _calibrate_temperature(self, X: Sentences, y: Arcs) -> dict[str, float]:
         """Fit and store the temperatures on sentences that training has not seen; return them by kind of factor."""
@@ -713,8 +715,7 @@ class DependencyParser(TreeParser):
 
     def _scorer(self, learned: Learned) -> TreeScorer:
         scorer = self._tree_scorer(learned.reader, learned.weights, learned.temperatures, learned.share)
-        scorer = replace(scorer, crossing_cost=learned.crossing_cost, decoding_share=learned.decoding_share)
-        return replace(scorer, sharp=learned.sharp)
+        return replace(scorer, crossing_cost=learned.crossing_cost, sharp=learned.sharp)
 
     def _tree_scorer(
         self,
@@ -728,7 +729,8 @@ class DependencyParser(TreeParser):
         second = (weights[1], weights[2], weights[3]) if len(weights) == 4 else None
         features = features_of(reader.n_tags, self.hash_bits, reader.version, reader.coder.clusters is not None)
         settings = features, propagation, self.threshold
-        return TreeScorer(*settings, weights[0], second, temperatures or Temperatures(), share=share)
+        temperatures = temperatures or Temperatures()
+        return TreeScorer(*settings, weights[0], second, temperatures, _prior_cost(share), share=share)
 
     def _parsing(self, X: Sentences, known: Evidence | None) -> Parsing:
         self._check_fitted()
@@ -764,6 +766,10 @@ class DependencyParser(TreeParser):
 
 def _sorted(table: Mapping[int, float]) -> dict[int, float]:
     return dict(sorted(table.items(), key=lambda item: -item[1]))
+
+
+def _prior_cost(share: float | None) -> float:
+    return 0.0 if share is None else prior_cost(share)
 
 
 def _fraction(correct: int, total: int) -> float:

@@ -26,14 +26,12 @@ from trelliswork.models.parser.data import Gold
 from trelliswork.models.parser.features import ParseTokens
 from trelliswork.models.parser.first_order import Doubles
 from trelliswork.models.parser.labels import LabelModel, judged_labels
-from trelliswork.models.parser.scoring import Beliefs, Scored, TreeScorer, flat_heads
+from trelliswork.models.parser.scoring import LEAST_SHARE, Beliefs, Scored, TreeScorer, flat_heads
 from trelliswork.models.parser.temperatures import TREE_KINDS, Temperatures, tempered, tree_kinds
 
 LOWEST, HIGHEST = 0.2, 10.0  # limits of a temperature
 LARGEST_SHARE = 0.9  # of beliefs at temperature 1
-LEAST_SHARE, LARGER = 1e-4, 1.5  # of all trees in a mixture, and the factor by which it grows
-CHOICE = 2.0  # trees with crossing arcs to choose from, as a multiple of those of gold
-SIMILAR = 1.2  # ratio of predicted and gold crossings, or its inverse, at most
+SIMILAR = 1.2  # ratio of predicted and gold crossings, at most
 PRECISION = 0.01  # of a share, and of the logarithm of a temperature
 MAX_WORDS = 20_000  # of the sentences that trees are fitted on: a few numbers need no more
 TINY = 1e-12  # probability of a head that pruning excludes
@@ -173,54 +171,46 @@ class Crossings(NamedTuple):
 
     crossing_cost: float
     share: float | None = None
-    decoding_share: float | None = None
 
 
 def fit_crossings(scorer: TreeScorer, tokens: ParseTokens, gold: Gold) -> Crossings:
-    """Return the settings of crossing arcs that fit sentences with known heads.
-
-    The share of all trees is that of `fit_share`. The choice of trees has a larger one if need be, so that there are
-    `CHOICE` times as many trees with crossing arcs to choose from as gold has: a cost then is not a matter of chance.
-    """
-    n_gold = current().total(_n_crossing(scorer, gold))
-    if scorer.share is None:
-        return Crossings(_cost(_leads(scorer, tokens, gold), n_gold, gold))
-    share = larger = fit_share(scorer, tokens, gold)
-    while True:
-        rows = _leads(replace(scorer, share=larger), tokens, gold)
-        if len(rows) >= CHOICE * n_gold or larger >= 1:
-            return Crossings(_cost(rows, n_gold, gold), share, larger)
-        larger = min(max(larger, LEAST_SHARE) * LARGER, 1.0)
+    """Return the share of all trees, if projective ones have a part of their own, and the cost of crossing arcs."""
+    share = None if scorer.share is None else fit_share(scorer, tokens, gold)
+    return Crossings(_cost(_leads(scorer, tokens, gold), current().total(_n_crossing(scorer, gold))), share)
 
 
 def _leads(scorer: TreeScorer, tokens: ParseTokens, gold: Gold) -> list[tuple[float, int]]:
-    """Return the expected and the actual gain of correct heads by crossing arcs where one is expected, largest first.
+    """Return the expected and the actual gain by crossing arcs where one is expected, largest first.
 
-    The gain is that of the best tree over the best projective tree of a sentence.
+    The expected gain is that of ``TreeScorer.alternatives`` over the best projective tree of a sentence, the actual one
+    the difference of correct heads.
     """
-    scorer = replace(scorer.at_temperature_1(), crossing_cost=TINY)
-    rows: list[tuple[float, int]] = []
+    scorer = replace(scorer, crossing_cost=TINY)
+    chooser, rows = scorer.for_trees(), list[tuple[float, int]]()
     for sentences in scorer.batches(tokens):
-        heads, crossing, lead = scorer.alternatives(scorer.beliefs(tokens, sentences))
+        heads, crossing, lead = scorer.alternatives(chooser.infer(scorer.scored(tokens, sentences)))
         given = gold.rows(sentences)
         more = ((crossing == given) & (given >= 0)).sum(axis=1) - ((heads == given) & (given >= 0)).sum(axis=1)
         rows += [(d, k) for d, k in zip(lead.tolist(), more.tolist(), strict=True) if TINY < d < math.inf]
     return sorted((row for own in current().gather(rows) for row in own), reverse=True)
 
 
-def _cost(rows: list[tuple[float, int]], n_gold: float, gold: Gold) -> float:
-    """Return the cost of crossing arcs with the most correct heads, of those with about as many crossings as gold.
+def _cost(rows: list[tuple[float, int]], n_gold: float) -> float:
+    """Return a cost of crossing arcs, from the leads and gains of sentences and the number of gold crossings.
 
-    A sentence gets its best tree if that is expected to have more correct arcs, by at least this cost, than its best
-    projective tree. The number of such sentences is that of gold trees with crossing arcs, up to the factor `SIMILAR`.
-    The search is exact: costs between two sentences' differences have the same effect. Of equal ones, the largest.
+    Sentences with larger leads get crossing arcs. Of the numbers of such sentences, up to `SIMILAR` times that of gold
+    trees, one has the most correct heads. Those with fewer, by a standard error of the difference at most and no fewer
+    than projective trees have, are as good, and the nearest to the number of gold trees is taken.
     """
-    most = min(math.floor(n_gold * SIMILAR), len(rows))
-    least = min(math.ceil(n_gold / SIMILAR), most)
-    totals = np.cumsum([0, *(more for _, more in rows)])[least : most + 1]  # of the sentences with the largest leads
-    n = least + int(totals.argmax())
-    leads = [float(len(gold.heads) + 1), *(lead for lead, _ in rows), 0.0]  # above all of them, to below all
-    return (leads[n] + leads[n + 1]) / 2 if rows else 0.0
+    gains = np.array([gain for _, gain in rows[: math.floor(n_gold * SIMILAR)]], np.int64)
+    totals, squares = (np.cumsum([0, *values]) for values in (gains, gains**2))
+    best = int(totals.argmax())
+    similar = np.flatnonzero(((totals[best] - totals) ** 2 <= np.abs(squares - squares[best])) & (totals >= 0))
+    n = int(similar[np.abs(similar - n_gold).argmin()])
+    leads = [lead for lead, _ in rows]
+    if n == 0:
+        return leads[0] + 1 if leads else 0.0  # above all
+    return (leads[n - 1] + leads[n]) / 2 if n < len(leads) else leads[-1] / 2
 
 
 def _n_crossing(scorer: TreeScorer, gold: Gold) -> int:

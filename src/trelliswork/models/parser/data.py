@@ -112,12 +112,6 @@ class Gold:
             heads[self.offsets[batch[rows]] + words] = UNKNOWN
         return replace(self, heads=heads, n_dropped=int((heads != self.heads).sum()))
 
-    def where_complete(self, other: "Gold") -> "Gold":
-        """Return these heads in the sentences that have all of them, and others elsewhere."""
-        complete = np.logical_and.reduceat(self.heads >= 0, self.offsets[:-1]) if len(self.heads) else np.zeros(0, bool)
-        heads = np.where(np.repeat(complete, np.diff(self.offsets)), self.heads, other.heads)
-        return replace(self, heads=heads)
-
 
 def _is_integer(value: object) -> bool:
     return isinstance(value, numbers.Integral) and not isinstance(value, bool)

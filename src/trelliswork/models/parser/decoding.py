@@ -1,5 +1,6 @@
 """Learned parameters of a parser, and its answers: trees, labels and probabilities of sentences."""
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal, get_args
@@ -17,7 +18,7 @@ from trelliswork.models.parser.data import Columns, Gold, Sentences, read_senten
 from trelliswork.models.parser.features import ParseTokens, TokenCoder
 from trelliswork.models.parser.first_order import ArcFeatures, ArcList, Doubles, Integers, Weights
 from trelliswork.models.parser.labels import LabelModel
-from trelliswork.models.parser.scoring import Beliefs, Scored, TreeScorer, rule_out
+from trelliswork.models.parser.scoring import Beliefs, TreeScorer, prior_cost, rule_out
 from trelliswork.models.parser.second_order import PartFeatures, SecondOrderFeatures
 from trelliswork.models.parser.tags import Taggers
 from trelliswork.models.parser.temperatures import Temperatures
@@ -74,10 +75,9 @@ class Learned:
     weights: tuple[Weights, ...]  # (2**bits,) of arcs; order 2: also of arcs, siblings, grandparents of its model
     labels: LabelModel | None
     temperatures: Temperatures = Temperatures()  # noqa: RUF009
-    crossing_cost: float = 0.0  # of a tree with crossing arcs, for non-projective parsers
+    crossing_cost: float = 0.0  # of crossing arcs, for non-projective parsers: see ``TreeScorer``
     sharp: float = 0.0  # share of the beliefs at temperature 1 in probabilities, for order 2
     share: float | None = None  # of all trees, if the others are projective, for non-projective parsers
-    decoding_share: float | None = None  # the same, for the choice of trees
 
     def with_temperatures(self, temperatures: Temperatures) -> "Learned":
         """Return the same parameters at other temperatures."""
@@ -97,10 +97,9 @@ class Learned:
             "labels": None if labels is None else list(labels.labels),
             "taggers": None,
             "temperatures": asdict(self.temperatures),
-            "crossing_cost": self.crossing_cost,
             "sharp": self.sharp,
             "crossing_share": self.share,
-            "decoding_share": self.decoding_share,
+            "crossing_cost" if self.share is None else "crossing_odds": self.crossing_cost,
         }
         if reader.coder.clusters is not None:
             plain["knowledge"], own = Knowledge(reader.coder.clusters).state()
@@ -125,16 +124,18 @@ class Learned:
         if type(n_tags) is not int or n_tags < 1 or (taggers is not None and taggers.n_columns != n_tags):
             raise ValueRangeError(f"n_tags must be the number of taggers or of columns of tags, got {n_tags!r}.")
         temperatures = Temperatures.from_dict(plain.get("temperatures", {}))  # older models have none,
-        crossing_cost = plain.get("crossing_cost", 0.0)
-        if not isinstance(crossing_cost, float) or not crossing_cost >= 0:
-            raise ValueRangeError(f"crossing_cost must not be negative, got {crossing_cost!r}.")
         sharp = plain.get("sharp", 0.0)
         if not isinstance(sharp, float) or not 0 <= sharp < 1:
             raise ValueRangeError(f"sharp must be at least 0 and less than 1, got {sharp!r}.")
-        shares = [plain.get(name) for name in ("crossing_share", "decoding_share")]
-        for share in shares:
-            if share is not None and not (isinstance(share, float) and 0 <= share <= 1):
-                raise ValueRangeError(f"crossing_share must be between 0 and 1, or None, got {share!r}.")
+        share = plain.get("crossing_share")
+        if share is not None and not (isinstance(share, float) and 0 <= share <= 1):
+            raise ValueRangeError(f"crossing_share must be between 0 and 1, or None, got {share!r}.")
+        if share is None:
+            crossing_cost = plain.get("crossing_cost", 0.0)
+        else:
+            crossing_cost = plain.get("crossing_odds", prior_cost(share))  # older models have a cost of another kind
+        if not isinstance(crossing_cost, float) or not 0 <= crossing_cost < math.inf:
+            raise ValueRangeError(f"crossing_cost must not be negative, got {crossing_cost!r}.")
         version = plain.get("features", 1)  # and the first version of the features
         if version not in range(1, VERSION + 1):
             raise ValueRangeError(f"features must be a version from 1 to {VERSION}, got {version!r}.")
@@ -144,7 +145,7 @@ class Learned:
         coder = TokenCoder(strings(plain["words"]), strings(plain["tags"]), clusters)
         reader = Reader(coder, n_tags, taggers, version)
         if plain["labels"] is None:
-            return cls(reader, weights, None, temperatures, crossing_cost, sharp, *shares)
+            return cls(reader, weights, None, temperatures, crossing_cost, sharp, share)
         rows, n_labels = arrays["labels"], len(plain["labels"])
         check_finite("labels", rows)
         if rows.ndim != 2 or rows.shape[1] != n_labels or len(rows) & (len(rows) - 1):
@@ -152,7 +153,7 @@ class Learned:
         labels = Vocabulary(strings(plain["labels"]))
         templates = feature_set(reader.n_tags > 1, version, clusters is not None)
         model = LabelModel(labels, rows, templates, temperatures.labels)
-        return cls(reader, weights, model, temperatures, crossing_cost, sharp, *shares)
+        return cls(reader, weights, model, temperatures, crossing_cost, sharp, share)
 
 
 @dataclass(frozen=True)
@@ -196,25 +197,35 @@ class Parsing:
             yield replace(b, tree_scores=self.scorer.tree_scores_of(b), sharp=None)
 
     def heads(self, decoding: Decode = "posterior") -> list[list[int]]:
-        """Return trees; see `DependencyParser.predict`. Inference at temperatures is left out if they need none."""
-        at_temperature = self.scorer if decoding == "viterbi" else self.scorer.at_temperature_1()
-        return replace(self, scorer=at_temperature).judged(decoding)[0]
+        """Return trees; see `DependencyParser.predict`. Probabilities that they do not need are not computed."""
+        self._check(decoding)
+        trees: list[list[int]] = [[] for _ in range(len(self.tokens))]
+        for scorer, sentences in self.batches():
+            scored = scorer.scored(self.tokens, sentences, self.allowed)
+            beliefs = scorer.infer(scored) if decoding == "viterbi" else scorer.for_trees().infer(scored)
+            heads = self._decoded(scorer, beliefs, decoding)
+            for row, n in enumerate(sentences.tolist()):
+                trees[n] = heads[row, : beliefs.lengths[row]].tolist()
+        return trees
+
+    def _check(self, decoding: Decode) -> None:
+        if decoding not in get_args(Decode):
+            raise ValueRangeError(f"decoding must be one of {', '.join(get_args(Decode))}, got {decoding!r}.")
+        if decoding == "mbr-las" and self.labels is None:
+            raise ValueRangeError("decoding='mbr-las' needs labels: train the parser with pairs (head, label).")
 
     def judged(
         self, decoding: Decode = "posterior", gold: Sequence[Sequence[int]] | None = None
     ) -> tuple[list[list[int]], list[list[float]], list[list[float]]]:
         """Return trees, the probabilities of their arcs, and those of the arcs of gold trees if they are given."""
-        if decoding not in get_args(Decode):
-            raise ValueRangeError(f"decoding must be one of {', '.join(get_args(Decode))}, got {decoding!r}.")
-        if decoding == "mbr-las" and self.labels is None:
-            raise ValueRangeError("decoding='mbr-las' needs labels: train the parser with pairs (head, label).")
+        self._check(decoding)
         trees: list[list[int]] = [[] for _ in range(len(self.tokens))]
         probabilities: list[list[float]] = [[] for _ in range(len(self.tokens))]
         of_gold: list[list[float]] = [[] for _ in range(len(self.tokens))]
         for scorer, sentences in self.batches():
             scored = scorer.scored(self.tokens, sentences, self.allowed)
             b = scorer.infer(scored)
-            heads = self._decoded(scorer, scored, b, decoding)
+            heads = self._decoded(scorer, b if decoding == "viterbi" else scorer.risk_beliefs(scored, b), decoding)
             for row, n in enumerate(b.sentences.tolist()):
                 size = int(b.lengths[row])
                 trees[n] = heads[row, :size].tolist()
@@ -225,12 +236,11 @@ class Parsing:
                     of_gold[n] = np.clip(p, 0.0, 1.0).tolist()
         return trees, probabilities, of_gold
 
-    def _decoded(self, scorer: TreeScorer, scored: Scored, beliefs: Beliefs, decoding: Decode) -> Integers:
-        """Return the heads (B, n) of a batch."""
+    def _decoded(self, scorer: TreeScorer, beliefs: Beliefs, decoding: Decode) -> Integers:
+        """Return the heads (B, n) of a batch, from the beliefs of `for_trees`; for Viterbi, of probabilities."""
         if decoding == "viterbi":
             scores = scorer.tree_scores_of(beliefs)
             return beliefs.engine.best(scorer.kind.potentials(scores, beliefs.lengths))[0]
-        beliefs = scorer.risk_beliefs(scored, beliefs)
         heads = scorer.heads(beliefs)
         if decoding == "posterior" or self.labels is None:
             return heads

@@ -1,5 +1,6 @@
 """Beliefs of arcs, minimum-risk trees and pruning, from sentences and weights."""
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
@@ -8,7 +9,7 @@ import numpy as np
 
 from trelliswork.compute.limits import check_sentences
 from trelliswork.errors import ImpossibleError
-from trelliswork.inference.tree import NearlyProjective, match_marginals
+from trelliswork.inference.tree import NearlyProjective, crossing_moves, match_marginals, with_crossings
 from trelliswork.inference.tree.nearly import mixture
 from trelliswork.inference.tree.passes import Passes
 from trelliswork.models.hmm.data import chosen_tokens
@@ -20,6 +21,7 @@ from trelliswork.models.parser.temperatures import TREE_KINDS, Temperatures
 
 BATCH_ARCS = 200_000  # arcs that are scored at a time
 TREE_COST, PAIR_COST = 30.0, 100.0  # operations per n^3, and per n^3 and iteration of order 2, measured
+LEAST_SHARE = 1e-4  # of sentences with crossing arcs, for their cost
 FORBIDDEN = 1e6  # gain lost by an arc that is not possible, more than any tree gains
 ARC_BYTES = 8 * 20  # scores, marginals and charts of each pair of words
 
@@ -33,6 +35,12 @@ def check_lengths(lengths: Integers, n_iter: int = 0, at_once: int = 1) -> None:
     n = lengths.astype(np.float64) + 1
     operations = (TREE_COST + PAIR_COST * n_iter) * n**3
     check_sentences(lengths, operations, ARC_BYTES * at_once * n**2)
+
+
+def prior_cost(share: float) -> float:
+    """Return the cost of crossing arcs, in log odds, if this share of the sentences has them and nothing is fitted."""
+    share = min(max(share, LEAST_SHARE), 0.5)
+    return math.log((1 - share) / share)
 
 
 class NoTreeError(ImpossibleError):
@@ -92,7 +100,8 @@ class TreeScorer:
     """A model of trees: features, weights and the settings of inference.
 
     With a ``share``, trees are a mixture of projective trees and this share of all trees, with the same scores of arcs;
-    belief propagation then has projective trees. Without, they are the trees of belief propagation.
+    belief propagation then has projective trees, and so has the choice of trees, before crossing arcs are added.
+    Without, they are the trees of belief propagation.
     """
 
     features: SecondOrderFeatures
@@ -101,10 +110,9 @@ class TreeScorer:
     first: Weights  # (2**bits,) of the first-order model
     second: tuple[Weights, Weights, Weights] | None = None  # of arcs, siblings, grandparents of the second-order model
     temperatures: Temperatures = Temperatures()  # noqa: RUF009
-    crossing_cost: float = 0.0  # of a tree with crossing arcs, in expected correct arcs
+    crossing_cost: float = 0.0  # with a share: of a crossing arc, in log odds; else of a tree, in expected correct arcs
     sharp: float = 0.0  # share of the beliefs at temperature 1 in the probabilities of arcs; order 2
     share: float | None = None  # of all trees, if the others are projective
-    decoding_share: float | None = None  # the same, for the choice of trees; None: that of probabilities
 
     @property
     def kind(self) -> TreeKind:
@@ -191,9 +199,8 @@ class TreeScorer:
         return replace(self, temperatures=Temperatures(), sharp=0.0)
 
     def for_trees(self) -> "TreeScorer":
-        """Return the model that chooses trees: without temperatures, and with the share of all trees for this."""
-        share = self.share if self.share is None or self.decoding_share is None else self.decoding_share
-        return replace(self.at_temperature_1(), share=share)
+        """Return the model whose beliefs choose trees: without temperatures, and of a mixture the projective trees."""
+        return replace(self.at_temperature_1(), share=None)
 
     def tree_scores_of(self, beliefs: Beliefs) -> Doubles:
         """Return arc scores (B, n+1, n+1) whose tree marginals are the probabilities of the arcs."""
@@ -224,30 +231,43 @@ class TreeScorer:
 
         ``beliefs`` are those at the temperatures of the trees.
         """
-        chooser = self.for_trees()
-        if chooser.share != self.share:
-            return chooser.infer(scored)
-        if beliefs.sharp is not None:
-            return beliefs.sharp
         t = self.temperatures
-        if t.arcs == 1 and (self.second is None or t.siblings == t.grandparents == t.tree == 1):
+        if self.share is None and beliefs.sharp is not None:
+            return beliefs.sharp
+        if self.share is None and t.arcs == 1 and (self.second is None or t.siblings == t.grandparents == t.tree == 1):
             return beliefs
-        return chooser.infer(scored)
+        return self.for_trees().infer(scored)
 
     def trees(self, tokens: ParseTokens, sentences: Integers) -> Integers:
         """Return the minimum-risk trees (B, n) of some sentences."""
-        return self.heads(self.for_trees().beliefs(tokens, sentences))
+        return self.heads(self.for_trees().infer(self.scored(tokens, sentences)))
 
     def heads(self, beliefs: Beliefs, gains: Doubles | None = None) -> Integers:
         """Return the trees (B, n) with the largest sum of gains; by default the expected number of correct arcs.
 
-        A tree with crossing arcs must gain more than ``crossing_cost`` over the best one without.
+        In a mixture, they are projective, and then words move to heads by crossing arcs whose scores are better by more
+        than ``crossing_cost``. Otherwise a tree with crossing arcs must gain more than this over the best one without.
         """
+        if self.share is not None:
+            best = self._best_projective(beliefs, gains)
+            return with_crossings(self.kind.potentials(beliefs.tree_scores, beliefs.lengths), best, self.crossing_cost)
         heads, crossing, lead = self.alternatives(beliefs, gains)
         return np.where((lead > self.crossing_cost)[:, None], crossing, heads)
 
+    def _best_projective(self, beliefs: Beliefs, gains: Doubles | None) -> Integers:
+        """Return the projective trees (B, n) with the largest sum of gains, in a mixture."""
+        kind = self.propagation.kind
+        gains = np.where(beliefs.possible, beliefs.arcs if gains is None else gains, -np.inf)
+        return kind.engine.best(kind.potentials(gains, beliefs.lengths))[0]
+
     def alternatives(self, beliefs: Beliefs, gains: Doubles | None = None) -> tuple[Integers, Integers, Doubles]:
-        """Return the best projective trees (B, n), the best trees (B, n), and how much more these gain (B,)."""
+        """Return the best projective trees (B, n), the best other trees (B, n), and how much more these gain (B,).
+
+        In a mixture, these have one crossing arc, and gain the difference of the scores.
+        """
+        if self.share is not None:
+            heads = self._best_projective(beliefs, gains)
+            return heads, *crossing_moves(self.kind.potentials(beliefs.tree_scores, beliefs.lengths), heads)
         gains = np.where(beliefs.possible, beliefs.arcs if gains is None else gains, -np.inf)
         best, value = self.kind.engine.best(self.kind.potentials(gains, beliefs.lengths))
         if self.kind.projective or not self.crossing_cost:
@@ -258,10 +278,13 @@ class TreeScorer:
         return heads, best, np.where(lower > -FORBIDDEN / 2, value - lower, np.inf)
 
 
-def prune(scorers: Sequence[tuple[TreeScorer, Integers]], tokens: ParseTokens, gold: Gold) -> PrunedArcs:
+def prune(
+    scorers: Sequence[tuple[TreeScorer, Integers]], tokens: ParseTokens, gold: Gold, more: Gold | None = None
+) -> PrunedArcs:
     """Return candidate arcs of training sentences, among them the gold arcs and a tree that has all of these.
 
-    Each scorer prunes the sentences that are given with it, by its first-order model.
+    The arcs of ``more`` are candidates too. Each scorer prunes the sentences that are given with it, by its first-order
+    model.
     """
     sizes = np.zeros(len(tokens) + 1, np.int64)
     nothing = np.zeros(0, np.int64)
@@ -277,6 +300,8 @@ def prune(scorers: Sequence[tuple[TreeScorer, Integers]], tokens: ParseTokens, g
                 given = kind.potentials(only_given(log_arc[partial], heads[partial]), lengths[partial])
                 heads[partial] = kind.engine.best(given)[0]
             add_tree(mask, heads)
+            if more is not None:
+                add_tree(mask, more.rows(sentences))
             rows, h, m = np.nonzero(mask)
             kept.append((sentences[rows], h, m))
             sizes[sentences + 1] = np.bincount(rows, minlength=len(sentences))

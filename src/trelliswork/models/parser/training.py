@@ -10,13 +10,12 @@ probabilities are the beliefs of belief propagation. Their objective may instead
 decoding uses, after its fixed number of iterations: the log score of the known heads, or the expected number of
 correct ones. The gradient then goes back through all iterations (Gormley, Dredze and Eisner, 2015).
 
-A first-order model whose trees may have crossing arcs, but rarely have them, would lose accuracy if all crossing trees
-were rivals of each tree. With a share c of sentences with crossing arcs, and K the known heads without those that no
-projective tree has, it maximizes
+A model whose trees may have crossing arcs, but rarely have them, would lose accuracy if all crossing trees were rivals
+of each tree. With K the known heads without those that no projective tree has, both orders maximize
 
-.. math:: (1 - c) \big[\log p_{proj}(K) + \log p_{all}(\text{known} \mid K)\big] + c \log p_{all}(\text{known})
+.. math:: \log p_{proj}(K) + \log p_{all}(\text{known} \mid K)
 
-In the second order the rivals of a complete tree, with or without crossing arcs, are projective trees.
+that is, the objective of a projective model, and for each crossing arc its probability given the rest of the tree.
 
 In a group of processes trees are trained by the mini-batches of a single process: each rank computes the gradient of
 its own sentences of a batch, and all take the same step (``updates``). Weights differ by rounding alone.
@@ -24,15 +23,15 @@ its own sentences of a batch, and all take the same step (``updates``). Weights 
 
 import math
 import time
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from trelliswork.compute.sharing import current
-from trelliswork.inference.tree import Potentials, eisner, matrix_tree
+from trelliswork.inference.tree import eisner, matrix_tree
 from trelliswork.learning.checkpoint import Arrays, with_prefix
 from trelliswork.learning.report import STOPPED, FitReport, Step
 from trelliswork.learning.watch import Development, Saved, Watch
@@ -63,6 +62,7 @@ PARTS = "arcs", "siblings", "grandparents"
 Progress = Callable[[float], None]  # takes the share of an epoch that is done
 ANNOUNCE_SECONDS = 5.0  # between two reports within an epoch
 Objective = Literal["likelihood", "log-score", "accuracy"]
+Scores3 = tuple[Doubles, Doubles, Doubles]  # of arcs (A,), siblings (S,), grandparents (G,)
 TINY = 1e-10  # least belief of a head in a logarithm
 ACTIVE = 1e-3  # parts with a smaller gradient are left out of an update
 
@@ -128,8 +128,7 @@ class FirstOrder(TreeTrainer):
     gold: Gold
     features: ArcFeatures
     kind: TreeKind
-    share: float = 1.0  # c, of a model with crossing arcs
-    without: Gold | None = None  # K, if c < 1
+    without: Gold | None = None  # K, if the rivals are projective, but not all trees are
 
     def __post_init__(self) -> None:
         self.learners["arcs"] = SparseAdaGrad(np.zeros(1 << self.features.bits, np.float32), self.rate, self.l2)
@@ -140,7 +139,8 @@ class FirstOrder(TreeTrainer):
         """Return the loss of some sentences, and its negative gradient (A,) by the scores of the arcs that change."""
         tokens, kind, lengths = self.tokens, self.kind, self.tokens.lengths[sentences]
         log_arc = self.features.log_arcs(tokens, sentences, weights, drop)
-        log_z, marginals = self._rivals(kind.potentials(log_arc, lengths))
+        rivals = kind.engine if self.without is None else eisner
+        log_z, marginals = rivals.expectations(kind.potentials(log_arc, lengths))
         heads = self.gold.rows(sentences)
         rows, words = np.nonzero(heads >= 0)
         loss = float(log_z.sum() - log_arc[rows, heads[rows, words], words + 1].sum())
@@ -158,18 +158,8 @@ class FirstOrder(TreeTrainer):
         rows, heads, words = np.nonzero(np.abs(gradient) > self.active)
         return loss, ArcList(sentences[rows], heads, words), gradient[rows, heads, words]
 
-    def _rivals(self, potentials: Potentials) -> tuple[Doubles, Doubles]:
-        """Return the mean of log Z of projective and of all trees (B,), and its gradient (B, n+1, n+1)."""
-        if self.without is None:
-            return self.kind.engine.expectations(potentials)
-        log_z, marginals = eisner.expectations(potentials)
-        if not self.share:
-            return log_z, marginals
-        full, many = matrix_tree.expectations(potentials)
-        return (1 - self.share) * log_z + self.share * full, (1 - self.share) * marginals + self.share * many
-
     def _without_crossings(self, log_arc: Doubles, sentences: Integers, gradient: Doubles) -> float:
-        """Add the gradient of (1 - c) log(Z_proj(K) / Z_all(K)), which is 0 for complete trees; return its value."""
+        """Add the gradient of log(Z_proj(K) / Z_all(K)), which is 0 for complete trees; return its value."""
         assert self.without is not None
         heads, lengths = self.without.rows(sentences), self.tokens.lengths[sentences]
         some = np.flatnonzero((heads >= 0).sum(axis=1) < lengths)
@@ -177,8 +167,8 @@ class FirstOrder(TreeTrainer):
             return 0.0
         given = self.kind.potentials(only_given(log_arc[some], heads[some]), lengths[some])
         (flat, few), (full, many) = (engine.expectations(given) for engine in (eisner, matrix_tree))
-        gradient[some] += (1 - self.share) * (few - many)
-        return float((1 - self.share) * (flat - full).sum())
+        gradient[some] += few - many
+        return float((flat - full).sum())
 
     def parts(self, sentences: Integers, drop: Drop = NO_DROP) -> tuple[float, Iterable[Parts]]:
         """Return the loss of some sentences, and features and negative gradients of their arcs."""
@@ -197,6 +187,7 @@ class SecondOrder(TreeTrainer):
     arcs: PrunedArcs
     start: Weights  # of the arcs
     objective: Objective = "likelihood"
+    crossing: Gold | None = None  # all known heads, if ``gold`` lacks those that no projective tree has
 
     def __post_init__(self) -> None:
         zeros = [np.zeros(1 << f.bits, np.float32) for f in (self.features.siblings, self.features.grandparents)]
@@ -210,8 +201,14 @@ class SecondOrder(TreeTrainer):
         batch = self.arcs.candidates(self.tokens, sentences)
         scores = batch.scores(self.features, self.tokens, weights, drop)
         heads = self.gold.rows(sentences)
-        if self.objective != "likelihood":
-            return self._through_beliefs(batch, heads, scores)
+        kind = self._likelihood if self.objective == "likelihood" else self._through_beliefs
+        loss, gradients = kind(batch, heads, scores)
+        if self.crossing is not None:
+            loss += self._add_crossings(batch, heads, self.crossing.rows(sentences), scores, gradients)
+        return loss, batch, gradients
+
+    def _likelihood(self, batch: Candidates, heads: Integers, scores: Scores3) -> tuple[float, Scores3]:
+        """Return the negative log-likelihood of the known heads, and its negative gradient."""
         result = self.propagation(batch.parts, scores)
         observed = self._tree(batch, heads)
         loss = result.log_partition.sum() - sum(s @ o for s, o in zip(scores, observed, strict=True))
@@ -219,18 +216,48 @@ class SecondOrder(TreeTrainer):
         if partial.size:
             loss += self._constrain(batch, partial, heads[partial], scores, observed)
         beliefs = result.arcs, result.siblings, result.grandparents
-        return float(loss), batch, tuple(o - b for o, b in zip(observed, beliefs, strict=True))  # type: ignore[return-value]
+        return float(loss), tuple(o - b for o, b in zip(observed, beliefs, strict=True))  # type: ignore[return-value]
 
-    def _through_beliefs(
-        self, batch: Candidates, heads: Integers, scores: tuple[Doubles, Doubles, Doubles]
-    ) -> tuple[float, Candidates, tuple[Doubles, Doubles, Doubles]]:
+    def _through_beliefs(self, batch: Candidates, heads: Integers, scores: Scores3) -> tuple[float, Scores3]:
         """Return a loss of the beliefs of the known heads, and its negative gradient through belief propagation."""
         result, gradients = self.propagation.with_gradients(batch.parts, scores)
         gold = heads[batch.rows, batch.arcs.modifiers - 1] == batch.arcs.heads
         beliefs = np.maximum(result.arcs, TINY)
         if self.objective == "log-score":
-            return -float(np.log(beliefs[gold]).sum()), batch, gradients(gold / beliefs)
-        return float((1 - result.arcs[gold]).sum()), batch, gradients(gold.astype(np.float64))
+            return -float(np.log(beliefs[gold]).sum()), gradients(gold / beliefs)
+        return float((1 - result.arcs[gold]).sum()), gradients(gold.astype(np.float64))
+
+    def _add_crossings(
+        self, batch: Candidates, heads: Integers, every: Integers, scores: Scores3, gradients: Scores3
+    ) -> float:
+        """Add the gradient of log p_all(known heads | those of a projective tree); return the change of the loss."""
+        rows = np.flatnonzero((heads != every).any(axis=1))
+        if not rows.size:
+            return 0.0
+        propagation = replace(self.propagation, kind=replace(self.propagation.kind, projective=False))
+        some, places = self._part(batch, rows)
+        own = [s[at] for s, at in zip(scores, places, strict=True)]
+        loss = 0.0
+        for sign, known in ((1, every[rows]), (-1, heads[rows])):
+            result = propagation(some.parts, self._given(some, known, own))
+            loss -= sign * float(result.log_partition.sum())
+            for g, at, belief in zip(
+                gradients, places, (result.arcs, result.siblings, result.grandparents), strict=True
+            ):
+                g[at] += sign * belief
+        return loss
+
+    def _part(self, batch: Candidates, rows: Integers) -> tuple[Candidates, list[Integers]]:
+        """Return some sentences of a batch, and the places of their arcs, siblings and grandparents."""
+        parts = batch.parts
+        places = [chosen_tokens(ptr, rows)[0] for ptr in (parts.arc_ptr, parts.sibling_ptr, parts.grandparent_ptr)]
+        return self.arcs.candidates(self.tokens, batch.sentences[rows]), places
+
+    @staticmethod
+    def _given(some: Candidates, heads: Integers, scores: Sequence[Doubles]) -> Scores3:
+        """Return scores with -inf for the arcs that contradict the known heads (B, n)."""
+        known = heads[some.rows, some.arcs.modifiers - 1]
+        return np.where((known < 0) | (known == some.arcs.heads), scores[0], -np.inf), scores[1], scores[2]
 
     def _tree(self, batch: Candidates, heads: Integers) -> tuple[Doubles, Doubles, Doubles]:
         """Return 1 for each part of the gold trees, 0 for the others."""
@@ -249,14 +276,10 @@ class SecondOrder(TreeTrainer):
         observed: tuple[Doubles, ...],
     ) -> float:
         """Replace a tree by the expectations given the known heads; return the change of the loss."""
-        some = self.arcs.candidates(self.tokens, batch.sentences[rows])
-        parts = batch.parts
-        places = [chosen_tokens(ptr, rows)[0] for ptr in (parts.arc_ptr, parts.sibling_ptr, parts.grandparent_ptr)]
+        some, places = self._part(batch, rows)
         own = [s[at] for s, at in zip(scores, places, strict=True)]
         before = sum(float(s @ o[at]) for s, o, at in zip(own, observed, places, strict=True))
-        known = heads[some.rows, some.arcs.modifiers - 1]
-        own[0] = np.where((known < 0) | (known == some.arcs.heads), own[0], -np.inf)
-        result = self.propagation(some.parts, (own[0], own[1], own[2]))
+        result = self.propagation(some.parts, self._given(some, heads, own))
         for o, at, belief in zip(observed, places, (result.arcs, result.siblings, result.grandparents), strict=True):
             o[at] = belief
         return before - float(result.log_partition.sum())
