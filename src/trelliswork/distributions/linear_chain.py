@@ -122,7 +122,8 @@ class LinearChain(LogLinear):
                 unary, pairwise = self._clean(unary, pairwise)
                 own, between = np.ascontiguousarray(view(unary)), np.ascontiguousarray(view(pairwise))
             if own.size and between.size:  # all has been checked
-                self._potentials = chain.Potentials(own, between.reshape(-1, S, S), *steps, self._lengths)
+                matrices = between[None] if between.ndim == 2 else between.reshape(-1, S, S)
+                self._potentials = chain.Potentials(own, matrices, *steps, self._lengths)
             else:
                 self._potentials = chain.chain_potentials(own, between, self._lengths, check_values=False)
         else:

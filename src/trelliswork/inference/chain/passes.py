@@ -21,6 +21,8 @@ from trelliswork.inference.chain.kernels import viterbi as viterbi_kernels
 from trelliswork.inference.chain.kernels.records import Lattice, Outputs
 from trelliswork.inference.chain.potentials import Floats, Integers, Potentials, padded_width
 
+_LEAST_VITERBI = 4 * threads.LEAST_WORK  # additions for which another thread pays off in Viterbi's algorithm
+
 
 class Expectations(NamedTuple):
     """Results of ``backward``; ``None`` for those that were not requested."""
@@ -162,13 +164,14 @@ def viterbi(potentials: Potentials) -> tuple[Integers, NDArray[np.float64]]:
     Of equally good labelings it is the one with the smaller last labels.
     """
     p = potentials
-    B, T, _ = p.log_unary.shape
+    B, T, S = p.log_unary.shape
     labels, scores = np.empty((B, T), np.int64), np.empty(B)
     if length := p.short_length:
         if viterbi_kernels.one_sentence(length, p.log_unary, p.log_pairwise, labels, scores):
             return labels, scores
     elif p.shared:
-        threads.run(viterbi_kernels.viterbi, p.ranges, p.chains, p.log_pairwise, labels, scores)
+        ranges = p.ranges if B * T * S * S >= _LEAST_VITERBI else [(0, B)]
+        threads.run(viterbi_kernels.viterbi, ranges, p.chains, p.log_pairwise, labels, scores)
     else:
         _run(viterbi_kernels.viterbi_positions, p, p.log_unary, p.pairwise, labels, scores)
     check_possible(scores, "no labeling to decode")

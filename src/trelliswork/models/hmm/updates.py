@@ -141,7 +141,7 @@ def posterior(counts: Counts, priors: Priors, *, end: bool) -> Posterior:
         counts.start + priors.start,
         counts.transition + priors.transition,
         counts.end + priors.end if end else None,
-        counts.emission + priors.emission,
+        counts.emission + priors.emission if np.any(priors.emission) else counts.emission,
     )
 
 

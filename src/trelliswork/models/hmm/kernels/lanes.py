@@ -123,7 +123,9 @@ def _forward(first, n, T, observed, tables, space, log_evidence, safe):
     (_, S4, L), Sp, W, S = alpha.shape, ahead.shape[1], lanes(alpha), tables.transition.shape[0]
     n_full, line = S4 // MORE * MORE, 64 // alpha.itemsize
     step, nothing = table.shape[1], (table.shape[0] - 1) * table.shape[1]  # the last row is that of no symbol
-    places = np.empty(L, np.int64)
+    places = np.full(L, nothing)  # of the emissions of a position
+    for r in range(n):
+        places[r] = np.int64(symbols[offsets[first + r]]) * step
     scale, mass = np.empty(L, alpha.dtype), np.empty(L, alpha.dtype)
     idle = np.zeros(L, alpha.dtype)  # 1 for lanes whose sequence has ended or is not safe: c_t is then 0
     idle[n:] = 1
@@ -140,19 +142,17 @@ def _forward(first, n, T, observed, tables, space, log_evidence, safe):
     for t in range(T):
         while offsets[first + active] - offsets[first + active - 1] <= t:
             active -= 1
-        for r in range(active):
-            token = get(offsets, first + r) + t
-            put(places, r, np.int64(get(symbols, token)) * step)
-            # The next row, if there is one; it arrives while this position is computed.
-            soon = np.int64(get(symbols, min(token + 1, symbols.size - 1))) * step
-            for k in range(0, Sp, line):
-                prefetch(table, soon + k)
-        for r in range(active, L):
-            put(places, r, nothing)
         for b in range(0, L, W):
             for k in range(0, Sp, W):
                 emission = transpose(load_rows(table, places, b, k))
                 store_tile(ahead, (t * Sp + k) * L + b, L, emission)
+        for r in range(active):  # rows of the next position arrive while this one is computed
+            token, row = get(offsets, first + r) + t + 1, nothing
+            if token < get(offsets, first + r + 1):
+                row = np.int64(get(symbols, token)) * step
+                for k in range(0, Sp, line):
+                    prefetch(table, row + k)
+            put(places, r, row)
         if labels.size:
             for r in range(active):
                 y = labels[offsets[first + r] + t]
