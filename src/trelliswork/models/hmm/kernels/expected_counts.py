@@ -299,7 +299,7 @@ def forward_backward(start, stop, group, observed, tables, marginals, origin, co
 def add_emissions(symbols, marginals, by_symbol):
     """Add each token's marginals (n_tokens, at least S) to the counts (V, S) of its symbol, unless it is unknown."""
     (V, S), n, width, W = by_symbol.shape, symbols.size, marginals.shape[1], lanes(by_symbol)
-    whole = S // W * W
+    whole, last = S // W * W, S - W
     for k in range(n):
         soon = np.int64(get(symbols, min(k + 12, n - 1)))
         if 0 <= soon < V:
@@ -308,10 +308,15 @@ def add_emissions(symbols, marginals, by_symbol):
         x = np.int64(get(symbols, k))
         if 0 <= x < V:
             here, row = x * S, k * width
+            if whole < W:
+                for j in range(S):
+                    put(by_symbol, here + j, get(by_symbol, here + j) + get(marginals, row + j))
+                continue
+            # The last vector may overlap the one before, so it is computed before that is stored.
+            end = add(load(by_symbol, here + last), load_as(by_symbol, marginals, row + last))
             for j in range(0, whole, W):
                 store(by_symbol, here + j, add(load(by_symbol, here + j), load_as(by_symbol, marginals, row + j)))
-            for j in range(whole, S):
-                put(by_symbol, here + j, get(by_symbol, here + j) + get(marginals, row + j))
+            store(by_symbol, here + last, end)
 
 
 @kernel

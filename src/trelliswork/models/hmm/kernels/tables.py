@@ -7,12 +7,12 @@ import numpy as np
 
 from trelliswork.compute.jit import kernel
 from trelliswork.compute.simd import (
-    divide,
     exponential,
     get,
     lanes,
     load,
     maximum,
+    multiply,
     put,
     spread,
     spread_at,
@@ -56,6 +56,7 @@ def divide_by_totals(by_symbol, out):
     for v in range(V):
         for s in range(S):
             put(total, s, get(total, s) + get(by_symbol, v * S + s))
+    inverse = np.divide(1.0, total)  # a division takes as long as all the rest
     for v in range(0, V, W):
         n = min(W, V - v)
         for k in range(n):
@@ -63,8 +64,8 @@ def divide_by_totals(by_symbol, out):
                 put(block, s * W + k, get(by_symbol, (v + k) * S + s))
         for s in range(S):
             if n == W:
-                store(out, s * V + v, divide(load(block, s * W), spread_at(total, s)))
+                store(out, s * V + v, multiply(load(block, s * W), spread_at(inverse, s)))
             else:
                 for k in range(n):
-                    out[s, v + k] = np.divide(block[s, k], total[s])
+                    out[s, v + k] = block[s, k] * inverse[s]
     return total.reshape(S, 1)
