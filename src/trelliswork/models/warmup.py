@@ -23,6 +23,7 @@ from trelliswork.models.crf.objective import ChainObjective
 from trelliswork.models.factorial import FactorialCRF
 from trelliswork.models.hmm import HMM
 from trelliswork.models.hmm.data import HMMParameters, Sequences
+from trelliswork.models.hmm.kernels.expected_counts import add_emissions
 from trelliswork.models.hmm.objective import expected_counts, posterior_states
 from trelliswork.models.parser import DependencyParser
 
@@ -146,8 +147,10 @@ def _parser(projective: bool) -> object:
     trees: Any = [[(2, "a"), (0, "b"), (None, "a")], [(2, "a"), (0, "b")]]
     with sharing(_OneOfTwo()):
         parser.fit(tagged, trees)
+    DependencyParser(1, projective=projective, hash_bits=10, max_iter=1, dropout=0.5).fit(tagged, trees)
     parser.fit(tagged, trees)
     parser.predict_topk(tagged, 2)
+    parser.predict(tagged, decoding="mbr-las")
     return parser.parse(tagged)
 
 
@@ -169,6 +172,7 @@ def _hmm(dtype: Literal["float32", "float64"]) -> object:
         sequences = Sequences(np.array([0, 3]), np.array([0, 1, 0], np.int32), np.array([-1, 1, -1], np.int32))
         expected_counts(parameters, sequences, dtype=dtype)
         posterior_states(parameters, sequences, 0, dtype=dtype)
+    add_emissions(sequences.rows, np.zeros((3, 2), dtype), np.zeros((2, 2)))  # what long sentences call for each block
     return hmm.predict(X)
 
 
@@ -179,6 +183,7 @@ def _moments() -> object:
     from trelliswork.data.ids import tokenized_block
     from trelliswork.data.moments import count_moments
     from trelliswork.data.storage import digest
+    from trelliswork.data.text import Lines
     from trelliswork.models.baselines.kneser_ney import KneserNey
 
     tokenized_block(b"a b\n", Path("text"), 1)
@@ -186,6 +191,7 @@ def _moments() -> object:
     plain, arrays = model._state()  # arrays of a fitted model cannot be changed, those of a loaded one can
     loaded = KneserNey._from_state(plain, {name: array.copy() for name, array in arrays.items()})
     digest([bytes(64)])
+    loaded.score(Lines(" ".join(x) for x in X))  # a stream of sentences
     return count_moments(X * 9, 2, memory_limit=1), model.log_evidence(X), loaded.score(X)
 
 
