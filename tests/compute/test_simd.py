@@ -39,6 +39,12 @@ def _of_tile(a):
     return simd.total(three), simd.largest(three)
 
 
+@njit
+def _below(a, x):
+    W = simd.lanes(a)
+    return simd.all_below(load_tile(tile(a, 0.0, 3, 1), a, 0, W), x), simd.all_below(simd.load(a, 0), x)
+
+
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_reductions_of_tiles(dtype):
     W = simd.VECTOR_BYTES // np.dtype(dtype).itemsize
@@ -46,6 +52,18 @@ def test_reductions_of_tiles(dtype):
         a = np.ones(3 * W, dtype)
         a[place] = 5
         assert _of_tile(a) == (3 * W + 4, 5)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_all_below(dtype):
+    W = simd.VECTOR_BYTES // np.dtype(dtype).itemsize
+    assert _below(np.full(3 * W, -np.inf, dtype), -1.0) == (True, True)
+    for place in (0, W - 1, W, 3 * W - 1):
+        for value in (2, np.inf, np.nan):
+            a = np.ones(3 * W, dtype)
+            a[place] = value
+            assert _below(a, 2.0) == (False, place >= W)
+            assert _below(a, 2.5) == (value == 2, value == 2 or place >= W)
 
 
 @pytest.mark.parametrize(("dtype", "low", "high"), [(np.float32, -87.2, 88.0), (np.float64, -708.0, 700.0)])

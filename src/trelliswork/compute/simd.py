@@ -11,6 +11,7 @@ a vector wider than the hardware's is slower, not faster. Matrix products keep t
 
 import math
 from collections.abc import Callable
+from functools import reduce
 from typing import Any
 
 import llvmlite.binding as llvm
@@ -359,6 +360,20 @@ largest = _reduction(
     lambda builder, a, b: builder.select(builder.fcmp_ordered(">", a, b), a, b),
     "``largest(v)``: the largest lane of a vector or tile.",
 )
+
+
+@intrinsic
+def all_below(typingctx: Any, a: Any, x: Any) -> Any:
+    """``all_below(v, x)``: True if every lane of a vector or tile is less than x; False if one is no number."""
+    vector = a.vector if isinstance(a, Tile) else a
+
+    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        values = a.unpack(builder, args[0]) if isinstance(a, Tile) else [args[0]]
+        limit, every = splat(builder, args[1], vector.width), ir.Constant(ir.IntType(vector.width), -1)
+        below = [builder.bitcast(builder.fcmp_ordered("<", value, limit), every.type) for value in values]
+        return builder.icmp_signed("==", reduce(builder.and_, below), every)
+
+    return types.boolean(a, vector.dtype), codegen
 
 
 @intrinsic

@@ -144,31 +144,21 @@ def add_pairs(typingctx: Any, sums: Any, a: Any, i: Any, a_step: Any, b: Any, j:
     return sums(sums, a, types.intp, types.intp, b, types.intp, types.intp), codegen
 
 
-def _across_rows(combine: Callable[..., Any], doc: str) -> Any:
-    """Return an intrinsic that combines the rows of a tile to one row, pair by pair."""
+@intrinsic
+def add_rows(typingctx: Any, sums: Any) -> Any:
+    """``add_rows(sums)``: the sum of the rows, pair by pair, a tile of one row."""
+    row = Tile(sums.vector, 1, sums.vectors)
 
-    def reduce(typingctx: Any, sums: Any) -> Any:
-        row = Tile(sums.vector, 1, sums.vectors)
+    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        values = sums.unpack(builder, args[0])
+        rows = [values[k : k + sums.vectors] for k in range(0, sums.size, sums.vectors)]
+        while len(rows) > 1:
+            pairs = zip(rows[::2], rows[1::2], strict=False)
+            halved = [[builder.fadd(a, b) for a, b in zip(*pair, strict=True)] for pair in pairs]
+            rows = halved + (rows[-1:] if len(rows) % 2 else [])
+        return row.pack(builder, rows[0])
 
-        def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-            values = sums.unpack(builder, args[0])
-            rows = [values[k : k + sums.vectors] for k in range(0, sums.size, sums.vectors)]
-            while len(rows) > 1:
-                pairs = zip(rows[::2], rows[1::2], strict=False)
-                halved = [[combine(builder, sums.vector, a, b) for a, b in zip(*pair, strict=True)] for pair in pairs]
-                rows = halved + (rows[-1:] if len(rows) % 2 else [])
-            return row.pack(builder, rows[0])
-
-        return row(sums), codegen
-
-    reduce.__doc__ = doc
-    return intrinsic(reduce)
-
-
-add_rows = _across_rows(
-    lambda builder, vector, a, b: builder.fadd(a, b), "``add_rows(sums)``: the sum of the rows, a tile of one row."
-)
-max_rows = _across_rows(combine_maximum, "``max_rows(sums)``: the largest of the rows, a tile of one row.")
+    return row(sums), codegen
 
 
 @intrinsic

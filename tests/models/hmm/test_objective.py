@@ -190,6 +190,43 @@ def test_the_limit_of_safety(layout):
         assert_array_equal(safe[np.argsort(sequences.hidden.which)], want)
 
 
+@pytest.mark.parametrize("labels", [[-1, -1, -1, -1, -1], [-1, 0, 1, -1, 0], [-1, 1, 1, -1, 1]])
+def test_scales_that_are_subnormal(layout, labels):
+    """The second symbol, that of a state out of reach, leaves 3e-45 and 1e-44 in two others: few bits in float32."""
+    with np.errstate(divide="ignore"):
+        log_transition = np.log([[1e-22, 1e-21, 0], [0, 1, 0], [0, 0, 1]])
+        log_emission = np.log([[1, 3.3e-23], [1, 1.3e-23], [1, 1]])
+    p = HMMParameters(np.array([0.0, -np.inf, -np.inf]), log_transition, None, log_emission)
+    lists, labels = [[0, 1, 1], [0, 1]], [np.array(labels[:3]), np.array(labels[3:])]
+    want = enumerate_counts(p.log_start, log_transition, None, log_emission, lists, labels)
+    sequences = sequences_of(lists, labels=np.concatenate(labels).astype(np.int32))
+    assert_counts(expected_counts(p, sequences, dtype=np.float32), want, rtol=1e-5, atol=1e-9)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_scales_that_are_large(dtype, layout):
+    """Of 8 states that are all alike, the scale of each position is 8: the product of all is beyond any number."""
+    S, V, T = 8, 7, 350
+    rows = [np.full(shape, -np.log(shape[-1])) for shape in ((S,), (S, S), (S, V))]
+    symbols = np.random.default_rng(0).integers(0, V, 3 * T).astype(np.int32)
+    counts = expected_counts(
+        HMMParameters(rows[0], rows[1], None, rows[2]), Sequences(np.arange(4) * T, symbols), dtype=dtype
+    )
+    assert_allclose(counts.log_evidence, -T * np.log(V), rtol=PRECISION[dtype])
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_rounding_does_not_add_up(dtype, layout):
+    """The marginals of every position sum to 1, after 1,500 positions too."""
+    T, p = 1500, random_parameters(3, 20, seed=1, concentration=0.3)
+    symbols = np.random.default_rng(0).integers(0, 20, 40 * T).astype(np.int32)
+    counts = expected_counts(p, Sequences(np.arange(41) * T, symbols), dtype=dtype)
+    eps = 20 * np.finfo(dtype).eps
+    assert_allclose(counts.start.sum(), 40, rtol=eps)
+    assert_allclose(counts.emission.sum(), 40 * T, rtol=eps)
+    assert_allclose(counts.transition.sum(), 40 * (T - 1), rtol=eps)
+
+
 def test_an_end_that_underflows(layout):
     log_end = np.array([-100.0, 0.0])  # state 1 may end, but cannot be reached
     p = HMMParameters(np.array([0.0, -np.inf]), np.array([[0.0, -np.inf], [0.0, 0.0]]), log_end, np.zeros((2, 1)))

@@ -46,7 +46,7 @@ __all__ = ["Counts", "HMMParameters", "Sequences", "expected_counts", "posterior
 
 CHUNK_BYTES = 1 << 26  # size of the marginals in memory; alpha needs as much again
 MOST_SLOTS = 16  # parts of a corpus for threads, at least; results do not depend on the number of threads
-PART_BYTES = 1 << 19  # size of the marginals of one part, which are in the cache when they are added
+PART_BYTES = 1 << 20  # size of the marginals of one part, which are in the cache when they are added
 LANE_STATES = 64  # maximum number of states with one sequence per lane
 LANE_BYTES = 1 << 20  # maximum size of forward and backward variables of one group of lanes
 LANE_WASTE = 1.3  # maximum length of the lanes in sequences of different lengths, relative to their tokens
