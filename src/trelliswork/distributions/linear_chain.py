@@ -11,6 +11,7 @@ from trelliswork.compute.checks import check_count, check_lengths, check_shape, 
 from trelliswork.compute.kernels.scores import are_scores
 from trelliswork.distributions.base import LogLinear, Structure
 from trelliswork.distributions.tensors import (
+    ARRAYS,
     as_tensor,
     bool_mask,
     choose_backend,
@@ -25,6 +26,9 @@ from trelliswork.errors import ValueRangeError
 from trelliswork.inference import chain
 from trelliswork.inference.chain import autograd, torch_path
 from trelliswork.inference.chain.beam import Beam, chosen_beam
+from trelliswork.inference.chain.short import ShortSentence
+
+_LIKE = {kind: np.empty(0, dtype) for kind, dtype in ARRAYS.items()}  # for kernels that take addresses
 
 
 class ChainExpectations(NamedTuple):
@@ -93,9 +97,7 @@ class LinearChain(LogLinear):
         if dtype != pairwise.dtype:
             dtype = torch.float64
             unary, pairwise = unary.to(dtype), pairwise.to(dtype)
-        if unary.ndim != 3:
-            check_shape("log_unary", unary.shape, "B T S")
-        B, T, S = unary.shape
+        B, T, S = chain.sizes(unary.shape)
         self.log_unary = unary
         if pairwise.device != device:
             raise ValueRangeError(f"log_unary is on {device}, log_pairwise on {pairwise.device}: move one of them.")
@@ -114,21 +116,33 @@ class LinearChain(LogLinear):
         if allowed_transitions is not None:
             mask = bool_mask("allowed_transitions", allowed_transitions, "S S", unary.device, S=S)
             pairwise = pairwise.masked_fill(~mask, -torch.inf)
-        steps = chain.transition_steps(pairwise.shape, B, T, S)
-        self._potentials: chain.Potentials | None = None  # laid out for the kernels
-        if self.backend == "kernel":
-            own, between = np.ascontiguousarray(view(unary)), np.ascontiguousarray(view(pairwise))
-            if not are_scores(own, between):
-                unary, pairwise = self._clean(unary, pairwise)
-                own, between = np.ascontiguousarray(view(unary)), np.ascontiguousarray(view(pairwise))
-            if own.size and between.size:  # all has been checked
-                matrices = between[None] if between.ndim == 2 else between.reshape(-1, S, S)
-                self._potentials = chain.Potentials(own, matrices, *steps, self._lengths)
-            else:
-                self._potentials = chain.chain_potentials(own, between, self._lengths, check_values=False)
-        else:
+        self._steps = chain.transition_steps(pairwise.shape, B, T, S)
+        self._short = self._as_short_sentence(unary, pairwise)
+        if self._short is None and not (self.backend == "kernel" and are_scores(*_arrays(unary, pairwise))):
             unary, pairwise = self._clean(unary, pairwise)
         self.log_unary, self.log_pairwise = unary, pairwise  # with start, end and evidence, without nan in the padding
+
+    def _as_short_sentence(self, unary: Tensor, pairwise: Tensor) -> ShortSentence | None:
+        """Return the potentials as a short sentence without nan and +inf, if they are one."""
+        B, T, S = unary.shape
+        if not (chain.is_short(B, T, S) and pairwise.ndim == 2 and self.backend == "kernel"):
+            return None
+        if not (unary.is_contiguous() and pairwise.is_contiguous()):
+            return None
+        length = T if self._lengths is None else int(self._lengths[0])
+        short = ShortSentence(_LIKE[self._dtype], length, T, S, unary.data_ptr(), pairwise.data_ptr())
+        return short if short.are_scores() else None
+
+    @cached_property
+    def _potentials(self) -> chain.Potentials | None:
+        """The potentials laid out for the kernels; ``None`` if torch computes."""
+        if self.backend != "kernel":
+            return None
+        own, between = _arrays(self.log_unary, self.log_pairwise)
+        if between.size:  # all has been checked
+            matrices = between.reshape(-1, *between.shape[-2:])
+            return chain.Potentials(own, matrices, *self._steps, self._lengths)
+        return chain.chain_potentials(own, between, self._lengths, check_values=False)
 
     def __repr__(self) -> str:
         B, T, S = self.log_unary.shape
@@ -142,7 +156,12 @@ class LinearChain(LogLinear):
 
     def expectations(self) -> ChainExpectations:
         """Return log Z (B,), node marginals (B, T, S) and transition counts (B, S, S), from one pass."""
-        if self._potentials is not None and not self._needs_graph:
+        needs_graph = self._needs_graph
+        if self._short is not None and not needs_graph:
+            found = self._short.expectations()
+            if found is not None:
+                return ChainExpectations(*map(torch.from_numpy, found))
+        if self._potentials is not None and not needs_graph:
             value, moments = chain.expectations(self._potentials, counts=True)
             return ChainExpectations(
                 torch.from_numpy(value.astype(self._potentials.log_unary.dtype, copy=False)),
@@ -166,6 +185,10 @@ class LinearChain(LogLinear):
 
     def argmax(self) -> Structure:
         """Return the best labels (B, T) and their scores (B,): Viterbi."""
+        if self._short is not None:
+            found = self._short.viterbi()
+            if found is not None:
+                return Structure(torch.from_numpy(found[0]), torch.from_numpy(found[1]))
         if self._potentials is not None:
             labels, scores = chain.viterbi(self._potentials)
             scores = scores.astype(self._potentials.log_unary.dtype, copy=False)
@@ -336,3 +359,8 @@ class LinearChain(LogLinear):
             b, t = bad.nonzero()[0].tolist()
             raise ValueRangeError(f"labels must be between {lowest} and S-1={S - 1}, got {labels[b, t]} at ({b}, {t}).")
         return labels.long()
+
+
+def _arrays(*tensors: Tensor) -> list[Any]:
+    """Return contiguous arrays of tensors on the CPU, copied only where they are not contiguous."""
+    return [np.ascontiguousarray(view(tensor)) for tensor in tensors]

@@ -41,9 +41,9 @@ def as_tensor(name: str, values: Any, device: torch.device | None = None) -> Ten
 
 def floats(name: str, values: Any) -> Tensor:
     """Return a tensor of float32 or float64; integers are converted, other types raise an error."""
-    if type(values) is Tensor and values.dtype in ARRAYS and values.layout is torch.strided:
+    if type(values) is Tensor and values.dtype in ARRAYS and values.layout is torch.strided and not values.is_neg():
         return values
-    tensor = as_tensor(name, values)
+    tensor = as_tensor(name, values).resolve_neg()  # a view that stands for other numbers than those in memory
     if not tensor.is_floating_point() and not tensor.is_complex():
         tensor = tensor.to(torch.get_default_dtype())
     if tensor.dtype not in ARRAYS:

@@ -19,7 +19,7 @@ from trelliswork.inference.chain.passes import (
     topk,
     viterbi,
 )
-from trelliswork.inference.chain.potentials import Potentials, chain_potentials, transition_steps
+from trelliswork.inference.chain.potentials import Potentials, chain_potentials, is_short, sizes, transition_steps
 
 __all__ = [
     "Expectations",
@@ -29,10 +29,12 @@ __all__ = [
     "chain_potentials",
     "expectations",
     "forward",
+    "is_short",
     "log_partition",
     "pair_counts",
     "sample",
     "score",
+    "sizes",
     "topk",
     "transition_steps",
     "viterbi",

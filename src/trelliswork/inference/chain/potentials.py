@@ -100,13 +100,10 @@ class Potentials:
 
     @property
     def short_length(self) -> int:
-        """The length of a single sequence with one transition matrix, too short for preparations that take longer.
-
-        0 for other potentials.
-        """
-        B, T, S = self.log_unary.shape
-        if B > 1 or self.time_step or T * S * S >= threads.LEAST_WORK:
+        """The length of a single short sequence with one transition matrix, see `is_short`; 0 for other potentials."""
+        if self.time_step or not is_short(*self.log_unary.shape):
             return 0
+        T = self.log_unary.shape[1]
         return T if self.given_lengths is None else int(self.given_lengths[0])
 
     def take(self, which: NDArray[np.integer], dtype: type[np.floating] = np.float64) -> "Potentials":
@@ -134,12 +131,7 @@ def chain_potentials(
     absent.
     """
     unary, pairwise = _floats("log_unary", log_unary), _floats("log_pairwise", log_pairwise)
-    if unary.ndim != 3 or not unary.size:
-        for letter, size in check_shape("log_unary", unary.shape, "B T S").items():
-            if size == 0:
-                expected = f"log_unary must have shape (B, T, S), got {unary.shape}"
-                raise ShapeError(f"{expected}: {letter} must be at least 1.")
-    B, T, S = unary.shape
+    B, T, S = sizes(unary.shape)
     batch_step, time_step = transition_steps(pairwise.shape, B, T, S)
     if not pairwise.size:  # T = 1: no transitions, but the kernels need a matrix
         pairwise = np.zeros((S, S), pairwise.dtype)
@@ -154,6 +146,22 @@ def chain_potentials(
         unary, pairwise = unary.astype(np.float64), pairwise.astype(np.float64)
     unary, pairwise = np.ascontiguousarray(unary), np.ascontiguousarray(pairwise)
     return Potentials(unary, pairwise.reshape(-1, S, S), batch_step, time_step, checked)
+
+
+def sizes(shape: Sequence[int]) -> tuple[int, int, int]:
+    """Return B, T and S of log-potentials with this shape; raise if it is another one, or empty."""
+    if len(shape) != 3 or 0 in shape:
+        for letter, size in check_shape("log_unary", shape, "B T S").items():
+            if size == 0:
+                expected = f"log_unary must have shape (B, T, S), got {tuple(shape)}"
+                raise ShapeError(f"{expected}: {letter} must be at least 1.")
+    B, T, S = shape
+    return B, T, S
+
+
+def is_short(n_sequences: int, n_positions: int, n_labels: int) -> bool:
+    """Return whether preparations take longer than they save: a single sequence with little work."""
+    return n_sequences == 1 and n_positions * n_labels**2 < threads.LEAST_WORK
 
 
 def transition_steps(shape: Sequence[int], B: int, T: int, S: int) -> tuple[int, int]:
