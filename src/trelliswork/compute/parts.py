@@ -25,6 +25,18 @@ def load_part(typingctx: Any, array: Any, index: Any, n: Any, fill: Any) -> Any:
 
 
 @intrinsic
+def split_at(typingctx: Any, array: Any, n: Any, first: Any, rest: Any) -> Any:
+    """``split_at(array, n, x, y)``: a vector of the array's dtype with x in the first n lanes, y in the others."""
+    vector = Vector(array.dtype)
+
+    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        values = (splat(builder, value, vector.width) for value in args[2:])
+        return builder.select(_mask(builder, vector, args[1]), *values)
+
+    return vector(array, types.intp, vector.dtype, vector.dtype), codegen
+
+
+@intrinsic
 def store_part(typingctx: Any, array: Any, index: Any, n: Any, value: Any) -> Any:
     """``store_part(array, k, n, v)``: write the first n lanes of the vector v, at most all, at flat index k."""
     vector = Vector(array.dtype)

@@ -25,11 +25,14 @@ _IR_TYPES = {types.float32: ir.FloatType(), types.float64: ir.DoubleType(), type
 
 
 class Vector(types.Type):
-    """Numba type of a SIMD vector of ``dtype``: float32, float64, or uint64 for ``add`` and ``hashes``."""
+    """Numba type of a SIMD vector of ``dtype``: float32, float64, or uint64 for ``add`` and ``hashes``.
 
-    def __init__(self, dtype: Any) -> None:
+    ``width`` is the number of lanes; by default, as many as the hardware has.
+    """
+
+    def __init__(self, dtype: Any, width: int | None = None) -> None:
         self.dtype = dtype
-        self.width = VECTOR_BYTES * 8 // dtype.bitwidth
+        self.width = width or VECTOR_BYTES * 8 // dtype.bitwidth
         super().__init__(name=f"Vector({dtype} x {self.width})")
 
     @property
@@ -87,8 +90,8 @@ def pointer(context: Any, builder: Any, array_type: Any, array: Any, index: Any,
 
 @intrinsic
 def lanes(typingctx: Any, array: Any) -> Any:
-    """``lanes(array)``: the number of elements per vector (a compile-time constant)."""
-    width = Vector(array.dtype).width
+    """``lanes(array)``: the number of elements per vector, or of this vector (a compile-time constant)."""
+    width = array.width if isinstance(array, Vector) else Vector(array.dtype).width
 
     def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         return ir.Constant(ir.IntType(64), width)
@@ -106,6 +109,17 @@ def load(typingctx: Any, array: Any, index: Any) -> Any:
         return builder.load(place, align=vector.align)
 
     return vector(array, types.intp), codegen
+
+
+@intrinsic
+def load_like(typingctx: Any, like: Any, array: Any, index: Any) -> Any:
+    """``load_like(v, array, k)``: a vector with as many lanes as v, from flat index k on."""
+
+    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        place = pointer(context, builder, signature.args[1], args[1], args[2], like)
+        return builder.load(place, align=like.align)
+
+    return like(like, array, types.intp), codegen
 
 
 @intrinsic
@@ -180,13 +194,26 @@ def prefetch(typingctx: Any, array: Any, index: Any) -> Any:
 
 @intrinsic
 def spread(typingctx: Any, array: Any, scalar: Any) -> Any:
-    """``spread(array, x)``: a vector of the array's dtype with x in every lane."""
-    vector = Vector(array.dtype)
+    """``spread(array, x)``: a vector of the array's dtype, or one like a given vector, with x in every lane."""
+    vector = array if isinstance(array, Vector) else Vector(array.dtype)
 
     def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         return splat(builder, args[1], vector.width)
 
     return vector(array, vector.dtype), codegen
+
+
+@intrinsic
+def few(typingctx: Any, array: Any, n: Any) -> Any:
+    """``few(array, n)``: a vector of n zeros of the array's dtype, fewer than the hardware's; n must be literal."""
+    if not isinstance(n, types.IntegerLiteral):
+        return None
+    vector = Vector(array.dtype, n.literal_value)
+
+    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        return ir.Constant(vector.ir_type, None)
+
+    return vector(array, n), codegen
 
 
 @intrinsic

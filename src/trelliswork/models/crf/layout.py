@@ -24,6 +24,7 @@ Floats = NDArray[np.floating]
 Vector = NDArray[np.float64]
 _NO_VALUES = np.empty(0, np.float32)  # all are 1
 WIDE = FEW  # minimum number of labels of an attribute with a dense row
+SMALL_ROWS = 4, 8  # widths of dense rows that are smaller than a vector
 
 
 @dataclass(frozen=True)
@@ -52,6 +53,7 @@ class FeatureLayout:
     frequent: NDArray[np.bool_] | None = (
         None  # (n_attributes,) attributes with dense rows although their labels are few
     )
+    small_rows: bool = False  # whether dense rows may be smaller than a vector; without values, not for beams
 
     def for_data(self, attributes: Attributes) -> "FeatureLayout":
         """Return the layout with the vectors of the words of some data."""
@@ -148,8 +150,14 @@ class FeatureLayout:
 
     @cached_property
     def wide_shape(self) -> tuple[int, int]:
-        """Number and width of the dense rows; the width is a whole number of vectors."""
-        return int(self.wide_rows.max(initial=-1)) + 1, whole_vectors(self.n_labels, np.float32)
+        """Number and width of the dense rows; the width is a whole number of vectors, or that of a small one."""
+        small = [width for width in SMALL_ROWS if self.small_rows and self.n_labels <= width < self.padded_labels]
+        return int(self.wide_rows.max(initial=-1)) + 1, small[0] if small else self.padded_labels
+
+    @property
+    def padded_labels(self) -> int:
+        """Sw, the number of labels rounded up to whole vectors."""
+        return whole_vectors(self.n_labels, np.float32)
 
     @cached_property
     def wide_places(self) -> NDArray[np.int64]:
@@ -330,7 +338,7 @@ class ScoredTokens:
 
     def scores(self, w: "StateWeights", first: int, last: int) -> NDArray[np.float32]:
         """Return the scores (last - first, Sw) of the labels at tokens ``first`` to ``last``."""
-        tokens, width = self.arrays, w.wide.shape[1]
+        tokens, width = self.arrays, len(w.start)
         out = np.empty((last - first, width), np.float32)
         costs = np.diff(tokens.wide_ptr[first : last + 1]) + np.diff(tokens.narrow_ptr[first : last + 1])
         threads.run(
@@ -379,7 +387,7 @@ class StateWeights:
         if composites is not None:
             composites.fill(self.wide)
         self.narrow_labels = layout.labels[layout.narrow_features]
-        self.start, self.end = np.zeros((2, layout.wide_shape[1]), np.float32)
+        self.start, self.end = np.zeros((2, layout.padded_labels), np.float32)
         if allowed is not None:
             self.start[:S][~allowed.start] = -np.inf
             self.end[:S][~allowed.end] = -np.inf

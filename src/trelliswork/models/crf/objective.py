@@ -111,7 +111,7 @@ class ChainObjective:
         allowed: Allowed | None = None,
     ) -> None:
         if tokens.values is None:  # composites have no values
-            layout = replace(layout, frequent=tokens.frequent(layout.n_attributes, composites.LEAST))
+            layout = replace(layout, frequent=tokens.frequent(layout.n_attributes, composites.LEAST), small_rows=True)
         self.layout, self.l2, self.allowed = layout, l2, allowed
         known = labeling if isinstance(labeling, Labeling) else Labeling(labeling)
         alpha = np.ones(len(tokens.offsets) - 1) if weights is None else np.asarray(weights)
@@ -241,7 +241,7 @@ class _Part:
         self.numbers = order[np.isin(order, which)]
         taken, token = tokens.sentences(self.numbers)
         self.tokens = ScoredTokens(taken, layout)
-        padded = np.zeros((len(extra), layout.wide_shape[1]), np.float32)
+        padded = np.zeros((len(extra), layout.padded_labels), np.float32)
         padded[:, : layout.n_labels] = extra
         self.sentences = Sentences(
             self.tokens.offsets,

@@ -61,7 +61,7 @@ def loss_gradient(start, stop, sentences, tokens, weights, edges, labels, gradie
     offsets, gold, weight, extra, extra_ids = sentences
     counts, loss, safe = sums
     log_transition = labels.log_transition
-    S, Sw = log_transition.shape[0], weights.wide.shape[1]
+    S, Sw = log_transition.shape[0], labels.start.size
     longest = offsets[start + 1] - offsets[start]
     dtype = weights.wide.dtype
     padded = np.empty((longest, Sw), dtype)

@@ -16,7 +16,8 @@ import numpy as np
 
 from trelliswork.compute.jit import helper, kernel
 from trelliswork.compute.kernels.memory import aligned
-from trelliswork.compute.simd import add, get, lanes, load, prefetch, put, spread, store
+from trelliswork.compute.parts import split_at
+from trelliswork.compute.simd import add, few, get, lanes, load_like, prefetch, put, spread, store
 from trelliswork.compute.simd import multiply_add as fma
 from trelliswork.inference.chain.kernels import lanes as by_lane
 from trelliswork.inference.chain.kernels.forward_backward import ROWS, backward, forward
@@ -90,37 +91,48 @@ def _fetch(weights, ids, at, width):
 @kernel
 def scores(start, stop, tokens, weights, n_labels, out, to):
     """Store the label scores of tokens ``start`` to ``stop``, Sw numbers each, in ``out`` from flat index ``to``."""
+    wide = weights.wide
+    if wide.shape[1] == 4:
+        _scores(few(wide, 4), start, stop, tokens, weights, n_labels, out, to)
+    elif wide.shape[1] == 8:
+        _scores(few(wide, 8), start, stop, tokens, weights, n_labels, out, to)
+    else:
+        _scores(spread(wide, 0.0), start, stop, tokens, weights, n_labels, out, to)
+
+
+@helper
+def _scores(zero, start, stop, tokens, weights, n_labels, out, to):
+    """Do so with vectors like ``zero``: rows are one of them, or several of the widest."""
     wide_ptr, wide_ids, wide_values, narrow_ptr, narrow_ids, narrow_values = tokens
     wide, narrow, narrow_labels = weights
-    Sw, W = wide.shape[1], lanes(wide)
+    width, V, Sw, W = wide.shape[1], lanes(zero), out.shape[-1], lanes(wide)
     flat = out.reshape(-1)
     for i in range(start, stop):
-        for j in range(n_labels):
-            flat[to + j] = 0
-        for j in range(n_labels, Sw):
-            flat[to + j] = -np.inf
+        for k in range(0, Sw, W):
+            store(flat, to + k, split_at(wide, n_labels - k, 0.0, -np.inf))
         first, last = wide_ptr[i], wide_ptr[i + 1]
-        for k in range(0, Sw - W, 2 * W):  # two vectors at a time stay in registers
-            left, right = load(flat, to + k), load(flat, to + k + W)
+        for k in range(0, width - V, 2 * V):  # two vectors at a time stay in registers
+            left, right = load_like(zero, flat, to + k), load_like(zero, flat, to + k + V)
             for at in range(first, last):
                 if k == 0:
-                    _fetch(wide, wide_ids, at, Sw)
-                row = np.int64(get(wide_ids, at)) * Sw + k
+                    _fetch(wide, wide_ids, at, width)
+                row = np.int64(get(wide_ids, at)) * width + k
                 if wide_values.size:
-                    by = spread(wide, wide_values[at])
-                    left, right = fma(load(wide, row), by, left), fma(load(wide, row + W), by, right)
+                    by = spread(zero, wide_values[at])
+                    left = fma(load_like(zero, wide, row), by, left)
+                    right = fma(load_like(zero, wide, row + V), by, right)
                 else:
-                    left, right = add(load(wide, row), left), add(load(wide, row + W), right)
+                    left, right = add(load_like(zero, wide, row), left), add(load_like(zero, wide, row + V), right)
             store(flat, to + k, left)
-            store(flat, to + k + W, right)
-        if (Sw // W) % 2:
-            left = load(flat, to + Sw - W)
+            store(flat, to + k + V, right)
+        if (width // V) % 2:
+            left = load_like(zero, flat, to + width - V)
             for at in range(first, last):
-                if Sw == W:
-                    _fetch(wide, wide_ids, at, Sw)
-                row = load(wide, np.int64(get(wide_ids, at)) * Sw + Sw - W)
-                left = fma(row, spread(wide, wide_values[at]), left) if wide_values.size else add(row, left)
-            store(flat, to + Sw - W, left)
+                if width == V:
+                    _fetch(wide, wide_ids, at, width)
+                row = load_like(zero, wide, np.int64(get(wide_ids, at)) * width + width - V)
+                left = fma(row, spread(zero, wide_values[at]), left) if wide_values.size else add(row, left)
+            store(flat, to + width - V, left)
         for at in range(narrow_ptr[i], narrow_ptr[i + 1]):
             _fetch(narrow, narrow_ids, at, 1)
             _fetch(narrow_labels, narrow_ids, at, 1)
@@ -134,21 +146,30 @@ def scores(start, stop, tokens, weights, n_labels, out, to):
 @kernel
 def scatter(start, stop, residual, to, tokens, gradient):
     """Add the residuals of tokens ``start`` to ``stop``, Sw numbers each from flat index ``to``, to the gradient."""
+    wide = gradient.wide
+    if wide.shape[1] == 4:
+        _scatter(few(wide, 4), start, stop, residual, to, tokens, gradient)
+    elif wide.shape[1] == 8:
+        _scatter(few(wide, 8), start, stop, residual, to, tokens, gradient)
+    else:
+        _scatter(spread(wide, 0.0), start, stop, residual, to, tokens, gradient)
+
+
+@helper
+def _scatter(zero, start, stop, residual, to, tokens, gradient):
+    """Do so with vectors like ``zero``."""
     wide_ptr, wide_ids, wide_values, narrow_ptr, narrow_ids, narrow_values = tokens
     wide, narrow, narrow_labels = gradient
-    Sw, W = wide.shape[1], lanes(wide)
+    width, V, Sw = wide.shape[1], lanes(zero), residual.shape[-1]
     flat = residual.reshape(-1)
     for i in range(start, stop):
         for at in range(wide_ptr[i], wide_ptr[i + 1]):
-            _fetch(wide, wide_ids, at, Sw)
-            row = np.int64(get(wide_ids, at)) * Sw
-            if wide_values.size:
-                by = spread(wide, wide_values[at])
-                for k in range(0, Sw, W):
-                    store(wide, row + k, fma(load(flat, to + k), by, load(wide, row + k)))
-            else:
-                for k in range(0, Sw, W):
-                    store(wide, row + k, add(load(flat, to + k), load(wide, row + k)))
+            _fetch(wide, wide_ids, at, width)
+            row = np.int64(get(wide_ids, at)) * width
+            by = spread(zero, wide_values[at] if wide_values.size else narrow.dtype.type(1))
+            for k in range(0, width, V):
+                change, old = load_like(zero, flat, to + k), load_like(zero, wide, row + k)
+                store(wide, row + k, fma(change, by, old) if wide_values.size else add(change, old))
         for at in range(narrow_ptr[i], narrow_ptr[i + 1]):
             _fetch(narrow, narrow_ids, at, 1)
             _fetch(narrow_labels, narrow_ids, at, 1)
@@ -185,7 +206,7 @@ def loss_gradient(start, stop, sentences, tokens, weights, labels, transitions, 
     offsets, gold, weight, extra, extra_ids = sentences
     counts, loss, safe = sums
     log_transition = _step_scores(labels, transitions)
-    S, Sp, Sw = log_transition.shape[0], transitions.matrix.shape[0], weights.wide.shape[1]
+    S, Sp, Sw = log_transition.shape[0], transitions.matrix.shape[0], labels.start.size
     longest = offsets[start + 1] - offsets[start]
     dtype = weights.wide.dtype
     log_unary = np.empty((ROWS, longest, Sw), dtype)
@@ -244,7 +265,7 @@ def lane_loss_gradient(start, stop, sentences, tokens, weights, labels, transiti
     offsets, gold, weight, extra, extra_ids = sentences
     counts, loss, safe = sums
     log_transition = _step_scores(labels, transitions)
-    S, Sw, L = log_transition.shape[0], weights.wide.shape[1], 2 * lanes(weights.wide)
+    S, Sw, L = log_transition.shape[0], labels.start.size, 2 * lanes(weights.wide)
     longest = offsets[start + 1] - offsets[start]
     rows = aligned(L * longest * Sw, weights.wide).reshape(L, longest, Sw)
     group, matrix = by_lane.make_group(longest, S, rows), transitions.matrix
