@@ -41,6 +41,7 @@ OTHER = -1  # a text that needs the general functions: most likely an error
 BLOCK = 512  # tokens
 NEAR = 4  # cache lines that are searched one after another
 LEAST = 1e-150  # least product of probabilities; the next one is above 1e-99
+N_OTHERS = 5  # numbers of a block besides its tokens
 AHEAD = 12  # tokens between the request of a cache line and its use
 
 
@@ -53,6 +54,7 @@ class Block(NamedTuple):
     at: NDArray[np.int64]  # the n-gram of this order that ends at the token, or -1
     rest: NDArray[np.float64]
     p: NDArray[np.float64]
+    others: NDArray[np.float64]  # (N_OTHERS,) the state of `_add_logs`, and room for one sentence
 
 
 @helper(inline="always")
@@ -184,9 +186,13 @@ def _block(n_tokens, tables):
     """Return a block for a text of n tokens, or for parts of it, and the number of tokens of context between parts."""
     n_before = max(1, (len(tables) - ORDERS) // PER_ORDER - 1)
     size = min(n_tokens, BLOCK) + n_before + 1  # room for new tokens after the context, whatever n is
-    whole, real = np.empty((4, size), np.int64), np.empty((2, size))
-    whole[0, 0] = 0
-    return Block(whole[0], whole[1], whole[2], whole[3], real[0], real[1]), n_before
+    memory = np.empty(6 * size + N_OTHERS)  # one array: making it takes as long as scoring a word
+    whole, rest, p, others = memory.view(np.int64), 4 * size, 5 * size, 6 * size
+    whole[0] = 0
+    words, begin, end, at = whole[:size], whole[size : 2 * size], whole[2 * size : 3 * size], whole[3 * size : rest]
+    block = Block(words, begin, end, at, memory[rest:p], memory[p:others], memory[others:])
+    block.others[:3] = 0, 0, 1
+    return block, n_before
 
 
 @helper(inline="always")
@@ -230,12 +236,13 @@ def _word_at(text, t, separator, tables):
 
 
 @helper
-def _add_logs(first, n, block, state, log_p):
+def _add_logs(first, n, block, log_p):
     """Add log p of the tokens ``first`` to n to those of their sentences; return False if one is impossible.
 
-    ``state`` holds the number of sentences that have ended, and of the present one the logarithm of a part of its
+    The block holds the number of sentences that have ended, and of the present one the logarithm of a part of its
     tokens and the product of the others: one logarithm serves as many tokens as floating-point numbers allow.
     """
+    state = block.others
     n_ends, total, product = np.int64(state[0]), state[1], state[2]
     for t in range(first, n):
         p = get(block.p, t)
@@ -255,7 +262,7 @@ def _add_logs(first, n, block, state, log_p):
 
 
 @helper
-def _score_text(text, separator, tables, ends, p, log_p, block, n_before, state):
+def _score_text(text, separator, tables, ends, p, log_p, block, n_before):
     """Fill ``ends``, and p or log_p unless they are empty, by blocks; see the kernels. Makes no arrays."""
     n_text, n_ends, n_out, t = len(text), 0, 0, 0
     n = n_done = 1  # tokens of the block, and those of them that have been scored
@@ -289,7 +296,7 @@ def _score_text(text, separator, tables, ends, p, log_p, block, n_before, state)
             n += 1
         _score(tables, n, block)
         if len(log_p):
-            if not _add_logs(n_done, n, block, state, log_p):
+            if not _add_logs(n_done, n, block, log_p):
                 return OTHER
         elif n_out + n - n_done > len(p):
             return OTHER
@@ -312,8 +319,7 @@ def score_text(text, separator, tables, ends, p, log_p):
     impossible, or unknown without a stand-in, or there is a NUL between white space.
     """
     block, n_before = _block((len(text) >> 1) + 2, tables)
-    state = np.array([0.0, 0.0, 1.0])
-    return _score_text(text, separator, tables, ends, p, log_p, block, n_before, state)
+    return _score_text(text, separator, tables, ends, p, log_p, block, n_before)
 
 
 @kernel(allocates=True)
@@ -323,8 +329,8 @@ def log_prob(text, separator, tables, n_words):
     Also if the number of words is not ``n_words``, unless that is negative.
     """
     block, n_before = _block((len(text) >> 1) + 2, tables)
-    state, ends, log_p = np.array([0.0, 0.0, 1.0]), np.empty(1, np.int64), np.empty(1)
-    n = _score_text(text, separator, tables, ends, log_p[:0], log_p, block, n_before, state)
+    ends, log_p = block.others[3:4].view(np.int64), block.others[4:]
+    n = _score_text(text, separator, tables, ends, log_p[:0], log_p, block, n_before)
     return log_p[0] if n == n_words + 1 or (n >= 0 and n_words < 0) else np.nan
 
 
