@@ -78,6 +78,29 @@ def test_exponential(dtype, low, high):
     assert_allclose(out, np.tile([1, 0, 0, 1], 16), rtol=0)
 
 
+@njit
+def _logarithm(x, out):
+    for k in range(0, x.size, simd.lanes(x)):
+        simd.store(out, k, simd.logarithm(simd.load(x, k)))
+
+
+def test_logarithm():
+    rng = np.random.default_rng(0)
+    x = np.concatenate(
+        [np.exp(rng.uniform(-708, 709, 32_000)), 1 + rng.normal(size=32_000) * np.geomspace(1e-12, 0.2, 32_000)]
+    )
+    out = np.empty_like(x)
+    _logarithm(x, out)
+    want = np.log(x.astype(np.longdouble))
+    assert (np.abs(out - want) <= 2 * np.spacing(np.abs(want).astype(np.float64))).all()
+    special = np.tile(np.array([1, 0, -1, np.nan, 1e-310, np.finfo(np.float64).tiny, np.inf, -0.0]), 2)
+    out = np.empty_like(special)
+    _logarithm(special, out)
+    least = np.log(np.finfo(np.float64).tiny)
+    assert_array_equal(out[[0, 1, 2, 3, 4, 7]], [0, -np.inf, -np.inf, -np.inf, -np.inf, -np.inf])
+    assert_allclose(out[5], least, rtol=1e-15)
+
+
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_arithmetic(dtype):
     rng = np.random.default_rng(0)

@@ -315,6 +315,40 @@ def _exponential(builder: Any, vector: Vector, x: Any) -> Any:
     return builder.select(builder.fcmp_ordered("<", x, constant(smallest)), constant(0.0), result)
 
 
+def _logarithm(builder: Any, vector: Vector, x: Any) -> Any:
+    """log(x) = n log 2 + log(1 + f), x = 2^n (1 + f), 0.707 <= 1 + f < 1.415; float64 only.
+
+    log(1 + f) = 2 atanh(s), s = f / (2 + f), by the series of atanh. At most 2 units in the last place off for finite
+    normal numbers; -inf for 0, negative and subnormal numbers and nan.
+    """
+    t, integers = vector.ir_type, ir.VectorType(ir.IntType(64), vector.width)
+
+    def constant(value: float) -> Any:
+        return ir.Constant(t, [value] * vector.width)
+
+    def whole(value: int) -> Any:
+        return ir.Constant(integers, [value] * vector.width)
+
+    bits = builder.bitcast(x, integers)
+    above = builder.sub(bits, whole(0x3FE6A09E667F3BCD))  # sqrt(1/2)
+    n = builder.ashr(above, whole(52))
+    rest = builder.bitcast(builder.sub(bits, builder.shl(n, whole(52))), t)
+    n = builder.sitofp(builder.trunc(n, ir.VectorType(ir.IntType(32), vector.width)), t)
+    f = builder.fsub(rest, constant(1.0))
+    s = builder.fdiv(f, builder.fadd(f, constant(2.0)))
+    square = builder.fmul(s, s)
+    # 2 atanh(s) - 2 s = s^3 (2/3 + 2/5 s^2 + ...), |s| <= 0.172; and 2 s = f - s f.
+    series = constant(2 / 23)
+    for k in range(21, 1, -2):
+        series = combine_multiply_add(builder, vector, series, square, constant(2 / k))
+    high = 0.693145751953125
+    low = combine_multiply_add(
+        builder, vector, n, constant(_ln2_rest(high)), builder.fmul(s, builder.fsub(builder.fmul(series, square), f))
+    )
+    result = combine_multiply_add(builder, vector, n, constant(high), builder.fadd(f, low))
+    return builder.select(builder.fcmp_ordered(">=", x, constant(2.0**-1022)), result, constant(-math.inf))
+
+
 def _ln2_rest(high: float) -> float:
     """ln 2 - high to full precision (ln 2 = 0.6931471805599453 + 2.3190468138462996e-17)."""
     return (0.6931471805599453 - high) + 2.3190468138462996e-17
@@ -336,6 +370,7 @@ if_positive = _elementwise(
 )
 maximum = _elementwise(combine_maximum, 2, "``maximum(a, b)``: the larger of each lane.")
 exponential = _elementwise(_exponential, 1, _exponential.__doc__ or "")
+logarithm = _elementwise(_logarithm, 1, _logarithm.__doc__ or "")
 
 
 @intrinsic

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from trelliswork.compute.checks import check_count, check_shape
 from trelliswork.errors import ValueRangeError
 from trelliswork.models.hmm.data import Counts, Doubles, HMMParameters
-from trelliswork.models.hmm.kernels.tables import divide_by_totals
+from trelliswork.models.hmm.kernels.tables import log_frequencies
 
 
 @dataclass(frozen=True)
@@ -116,23 +116,20 @@ def maximize(counts: Counts, priors: Priors, old: HMMParameters) -> HMMParameter
     """Return normalized counts plus pseudo-counts (the M-step); a row of zeros keeps its old probabilities."""
     new = posterior(counts, priors, end=old.log_end is not None)
 
-    def log_frequencies(row: Doubles, log_old: Doubles) -> Doubles:
-        with np.errstate(divide="ignore", invalid="ignore"):
-            log_row, total = _shares(row)
-            np.log(log_row, out=log_row)
-        return log_row if (total > 0).all() else np.where(total > 0, log_row, log_old)
-
-    rows = [log_frequencies(row, log_old) for row, log_old in zip(_rows(new), _rows(old), strict=True)]
+    rows = [_normalized(row, log_old) for row, log_old in zip(_rows(new), _rows(old), strict=True)]
     return _parameters(rows, old.log_end is not None)
 
 
-def _shares(row: Doubles) -> tuple[Doubles, Doubles]:
-    """Return the row divided by its sum, and the sum; emissions, which are counted symbol by symbol, by a kernel."""
+def _normalized(row: Doubles, log_old: Doubles) -> Doubles:
+    """Return log-frequencies; emissions, which are counted symbol by symbol, by a kernel."""
     if row.ndim == 2 and row.flags.f_contiguous:
-        share = np.empty(row.shape)
-        return share, divide_by_totals(row.T, share)
-    total = row.sum(axis=-1, keepdims=True)
-    return row / total, total
+        log_row = np.empty(row.shape)
+        total = log_frequencies(row.T, log_row)
+    else:
+        total = row.sum(axis=-1, keepdims=True)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            log_row = np.log(row / total)
+    return log_row if (total > 0).all() else np.where(total > 0, log_row, log_old)
 
 
 def posterior(counts: Counts, priors: Priors, *, end: bool) -> Posterior:

@@ -1,4 +1,4 @@
-"""Compiled conversion of emissions: logarithms (S, V) to rows of scaled probabilities, counts (V, S) to frequencies.
+"""Compiled conversion of emissions: logarithms (S, V) to rows of probabilities, counts (V, S) to log-frequencies.
 
 The E-step reads and counts emissions symbol by symbol, parameters are stored state by state, so both transpose.
 """
@@ -6,11 +6,13 @@ The E-step reads and counts emissions symbol by symbol, parameters are stored st
 import numpy as np
 
 from trelliswork.compute.jit import kernel
+from trelliswork.compute.parts import store_part
 from trelliswork.compute.simd import (
     exponential,
     get,
     lanes,
     load,
+    logarithm,
     maximum,
     multiply,
     put,
@@ -49,8 +51,11 @@ def scale_symbols(start, stop, log_emission, table, log_scale):
 
 
 @kernel(allocates=True)
-def divide_by_totals(by_symbol, out):
-    """Fill ``out`` (S, V) with counts (V, S) divided by the totals of the states, which are returned (S, 1)."""
+def log_frequencies(by_symbol, out):
+    """Fill ``out`` (S, V) with the logarithms of counts (V, S) divided by the totals of the states, and return these.
+
+    A share that is subnormal becomes zero. Of a state whose total (S, 1) is 0, ``out`` has no meaning.
+    """
     (V, S), W = by_symbol.shape, lanes(by_symbol)
     total, block = np.zeros(S), np.empty((S, W))
     for v in range(V):
@@ -63,9 +68,9 @@ def divide_by_totals(by_symbol, out):
             for s in range(S):
                 put(block, s * W + k, get(by_symbol, (v + k) * S + s))
         for s in range(S):
+            share = logarithm(multiply(load(block, s * W), spread_at(inverse, s)))
             if n == W:
-                store(out, s * V + v, multiply(load(block, s * W), spread_at(inverse, s)))
+                store(out, s * V + v, share)
             else:
-                for k in range(n):
-                    out[s, v + k] = block[s, k] * inverse[s]
+                store_part(out, s * V + v, n, share)
     return total.reshape(S, 1)
