@@ -1,6 +1,8 @@
 """LinearChain: every query against enumeration with both backends, gradients, laws, invalid input."""
 
+import copy
 import gc
+import pickle
 
 import numpy as np
 import pytest
@@ -253,6 +255,17 @@ def test_one_short_sentence_is_the_same_as_in_a_batch(dtype, length, view):
     for mine, theirs in zip(one.expectations() + one.argmax(), two.expectations() + two.argmax(), strict=True):
         assert mine.dtype == theirs.dtype
         torch.testing.assert_close(mine, theirs[:1], rtol=1e-5, atol=1e-6)
+
+
+def test_copies_of_a_short_sentence():
+    """Copies have tensors, and addresses, of their own."""
+    one = random_chain(shape=(1, 6, 5))
+    want = one.argmax().labels, one.expectations().marginals
+    copies = [copy.deepcopy(one), pickle.loads(pickle.dumps(one))]
+    one.log_unary.fill_(torch.nan)
+    for other in copies:
+        assert other._short is not None
+        torch.testing.assert_close((other.argmax().labels, other.expectations().marginals), want, rtol=0, atol=0)
 
 
 def test_one_short_sentence_without_a_labeling():

@@ -123,15 +123,15 @@ class LinearChain(LogLinear):
         self.log_unary, self.log_pairwise = unary, pairwise  # with start, end and evidence, without nan in the padding
 
     def _as_short_sentence(self, unary: Tensor, pairwise: Tensor) -> ShortSentence | None:
-        """Return the potentials as a short sentence without nan and +inf, if they are one."""
+        """Return the sizes of the potentials if they are a short sentence without nan and +inf."""
         B, T, S = unary.shape
         if not (chain.is_short(B, T, S) and pairwise.ndim == 2 and self.backend == "kernel"):
             return None
         if not (unary.is_contiguous() and pairwise.is_contiguous()):
             return None
         length = T if self._lengths is None else int(self._lengths[0])
-        short = ShortSentence(_LIKE[self._dtype], length, T, S, unary.data_ptr(), pairwise.data_ptr())
-        return short if short.are_scores() else None
+        short = ShortSentence(_LIKE[self._dtype], length, T, S)
+        return short if short.are_scores(unary.data_ptr(), pairwise.data_ptr()) else None
 
     @cached_property
     def _potentials(self) -> chain.Potentials | None:
@@ -158,7 +158,7 @@ class LinearChain(LogLinear):
         """Return log Z (B,), node marginals (B, T, S) and transition counts (B, S, S), from one pass."""
         needs_graph = self._needs_graph
         if self._short is not None and not needs_graph:
-            found = self._short.expectations()
+            found = self._short.expectations(self.log_unary.data_ptr(), self.log_pairwise.data_ptr())
             if found is not None:
                 return ChainExpectations(*map(torch.from_numpy, found))
         if self._potentials is not None and not needs_graph:
@@ -186,7 +186,7 @@ class LinearChain(LogLinear):
     def argmax(self) -> Structure:
         """Return the best labels (B, T) and their scores (B,): Viterbi."""
         if self._short is not None:
-            found = self._short.viterbi()
+            found = self._short.viterbi(self.log_unary.data_ptr(), self.log_pairwise.data_ptr())
             if found is not None:
                 return Structure(torch.from_numpy(found[0]), torch.from_numpy(found[1]))
         if self._potentials is not None:

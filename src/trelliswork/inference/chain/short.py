@@ -14,30 +14,31 @@ from trelliswork.inference.chain.potentials import Floats, Integers
 
 
 class ShortSentence(NamedTuple):
-    """Log-potentials (T, S) and (S, S) of one sentence, contiguous; their owner keeps them alive and in place."""
+    """Sizes of one sentence; each query takes the addresses of its log-potentials (T, S) and (S, S), contiguous.
 
-    like: Floats  # an empty array of their dtype
+    Addresses are not kept: a tensor that is copied or moved has another one.
+    """
+
+    like: Floats  # an empty array of the dtype of the potentials
     length: int  # 1 to T
     n_positions: int
     n_labels: int
-    log_unary: int  # addresses
-    log_pairwise: int
 
-    def are_scores(self) -> bool:
+    def are_scores(self, unary: int, pairwise: int) -> bool:
         """Return whether the potentials contain neither nan nor +inf, the padding included."""
         T, S = self.n_positions, self.n_labels
-        return bool(are_scores_at(self.like, self.log_unary, T * S, self.log_pairwise, S * S))
+        return bool(are_scores_at(self.like, unary, T * S, pairwise, S * S))
 
-    def viterbi(self) -> tuple[Integers, Floats] | None:
+    def viterbi(self, unary: int, pairwise: int) -> tuple[Integers, Floats] | None:
         """Return the best labels (1, T), -1 in the padding, and their score (1,); ``None`` if there are none."""
-        like, length, T, S, unary, pairwise = self
+        like, length, T, S = self
         labels, scores = np.empty((1, T), np.int64), np.empty(1, like.dtype)
         found = viterbi.one_sentence_at(like, length, unary, pairwise, S, labels, scores)
         return (labels, scores) if found else None
 
-    def expectations(self) -> tuple[Floats, Floats, Floats] | None:
+    def expectations(self, unary: int, pairwise: int) -> tuple[Floats, Floats, Floats] | None:
         """Return log Z (1,), marginals (1, T, S) and counts of transitions (1, S, S); ``None`` if not safe."""
-        like, length, T, S, unary, pairwise = self
+        like, length, T, S = self
         log_z, nodes, sums = np.empty(1, like.dtype), np.empty((1, T, S), like.dtype), np.empty((1, S, S), like.dtype)
         safe = forward_backward.one_sentence_at(like, length, unary, pairwise, log_z, nodes, sums)
         return (log_z, nodes, sums) if safe else None

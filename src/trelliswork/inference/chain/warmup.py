@@ -52,15 +52,10 @@ def _best(potentials: chain.Potentials) -> object:
 
 
 def _one(potentials: chain.Potentials) -> object:
-    addresses = (array.ctypes.data for array in (potentials.log_unary, potentials.log_pairwise))
-    short = ShortSentence(np.empty(0, potentials.log_unary.dtype), 2, 2, 2, *addresses)
-    return (
-        chain.expectations(potentials),
-        chain.viterbi(potentials),
-        short.are_scores(),
-        short.expectations(),
-        short.viterbi(),
-    )
+    addresses = [array.ctypes.data for array in (potentials.log_unary, potentials.log_pairwise)]
+    short = ShortSentence(np.empty(0, potentials.log_unary.dtype), 2, 2, 2)
+    by_address = short.are_scores(*addresses), short.expectations(*addresses), short.viterbi(*addresses)
+    return chain.expectations(potentials), chain.viterbi(potentials), by_address
 
 
 def _segments(potentials: chain.Potentials) -> object:
