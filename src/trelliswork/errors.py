@@ -7,7 +7,6 @@ from typing import Self
 # Modules that the core does without, and the extra that installs each.
 EXTRAS = {
     "torch": "torch",
-    "matplotlib": "plots",
     "starlette": "explore",
     "uvicorn": "explore",
     "spacy": "spacy",

@@ -98,14 +98,14 @@ def test_reproduce_small(tmp_path):
     assert list(rows[0]) == ["reproduce", "row", "paper", "ours", "unit", "seconds", "note"]
     assert {row["reproduce"] for row in rows} == {"beams-decoding"}
     assert all("100.0 % exact paths" in row["note"] for row in rows[2:])
-    picture = tmp_path / "curves.png"
+    picture = tmp_path / "curves.html"
     shown = run(
         "dev", "reproduce", "beams-training", "--states", 8, "--sequences", 3, "--max-iter", 8, "--plot", picture, "-q"
     )
     assert shown.exit_code == 0, shown.output
     assert "minimum divergence, held" in shown.stdout
-    assert picture.read_bytes().startswith(b"\x89PNG")
-    assert run("dev", "reproduce", "beams-training", "--plot", "curves.pdf").exit_code == 1
+    assert "<svg" in picture.read_text(encoding="utf-8")
+    assert run("dev", "reproduce", "beams-training", "--plot", "curves.pdf").exit_code == 2
 
 
 def test_reproduce_nettalk_small(tmp_path):

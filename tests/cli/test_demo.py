@@ -47,7 +47,7 @@ def test_saves_models_that_load(shown):
     from trelliswork import load
 
     folder = shown[1]
-    assert [load(folder / name).kind for name in ("tagger", "parser", "words")] == ["crf", "parser", "mrf-lm"]
+    assert [load(folder / name).kind for name in ("tagger", "parser", "words")] == ["crf", "parser", "kneser-ney"]
 
 
 def test_page_has_all_plots_and_loads_nothing(shown):
@@ -58,7 +58,7 @@ def test_page_has_all_plots_and_loads_nothing(shown):
         "given evidence",
         "A tree",
         "Calibration",
-        "Nearest neighbors",
+        "Fill the blank",
     ):
         assert title in page
     assert page.count("<svg") >= 7
@@ -82,6 +82,33 @@ def test_json_and_an_unusable_folder(tmp_path):
     assert failed.returncode == 1
     assert failed.stderr.startswith("error: ")
     assert failed.stdout == ""
+
+
+WITHOUT_EXTRAS = """
+import sys
+
+class Nothing:
+    def find_spec(self, name, path=None, target=None):
+        if name.split(".")[0] in {"torch", "matplotlib", "starlette", "uvicorn", "pandas", "sklearn"}:
+            raise ModuleNotFoundError(name, name=name)
+
+sys.meta_path.insert(0, Nothing())
+from trelliswork.cli import main
+main()
+"""
+
+
+@pytest.mark.parametrize(
+    "words",
+    [COMMAND, ("train", "crf", "--bundled", "--max-iter", 2, "--out", "tagger", "--report", "page.html", "--quiet")],
+    ids=lambda words: words[0],
+)
+def test_the_core_install_is_enough(words, tmp_path):
+    done = subprocess.run(
+        [sys.executable, "-c", WITHOUT_EXTRAS, *map(str, words)], cwd=tmp_path, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
+    assert len(list(tmp_path.rglob("*.html"))) == 1
 
 
 def test_ctrl_c_is_quiet(tmp_path):

@@ -66,7 +66,6 @@ def test_inspect(joint):
     assert "Layer chunk" in text
     assert "Layer pos" not in text
     assert run("inspect", str(joint), "--label", "nothing").returncode == 2
-    assert run("inspect", str(joint), "--plot", "x.png").returncode == 2
 
 
 def test_tagging_conllu_replaces_columns(folder):

@@ -121,18 +121,12 @@ def test_sample(tagger):
     assert len(row["words"]) == len(row["states"])
 
 
-def test_inspect_and_plot(files, tagger, induced):
+def test_inspect(tagger, induced):
     shown = run("inspect", tagger, "-n", "5", "--label", "DT").stdout
     assert "the" in shown
     content = figures("inspect", induced, "-n", "3")
     assert len(content["states"]) == 12
     assert all(len(words) == 3 and len(following) == 5 for _, words, following in content["states"])
-    picture = files / "transitions.png"
-    assert run("inspect", tagger, "--plot", str(picture)).returncode == 0
-    assert picture.read_bytes()[:8] == b"\x89PNG\r\n\x1a\n"
-    failed = run("inspect", tagger, "--plot", str(files / "transitions.pdf"))
-    assert failed.returncode == 1
-    assert ".png" in failed.stderr
 
 
 def test_invalid_input(files):

@@ -70,9 +70,8 @@ def test_inspect(files):
     assert shown["rank"] <= 6
     shares = [share for _, share, _ in shown["top_words"]]
     assert shares == sorted(shares, reverse=True)
-    text = call("inspect", files / "lm", "--label", "#2", "--plot", files / "spectrum.png")
+    text = call("inspect", files / "lm", "--label", "#2")
     assert "#2" in text
-    assert (files / "spectrum.png").stat().st_size > 1000
     call("inspect", files / "lm", "--label", "#6", ok=False)
     call("inspect", files / "lm", "--label", "DT", ok=False)
 
@@ -92,13 +91,13 @@ def test_training_resumes_from_a_checkpoint(files):
 def test_reproduce_kernel_hmm(files):
     lines = call(
         "dev", "reproduce", "kernel-hmm", "--data", files, "--size", 4, "--size", "8/3", "--max-iter", 2,
-        "--no-kneser-ney", "--json", "--quiet", "--batch-tokens", 40, "--plot", files / "curves.png",
+        "--no-kneser-ney", "--json", "--quiet", "--batch-tokens", 40, "--plot", files / "curves.html",
     ).splitlines()  # fmt: skip
     ours = {figure["row"]: figure["ours"] for figure in map(json.loads, lines)}
     assert 1 < ours["softmax, 4 states: validation"] < 12
     assert ours["kernel, 8 states, R = 3: singular values above 1e-5"] <= 3
     assert ours["kernel, 8 states, R = 3: log evidence against the dense matrix it stands for"] < 1e-8
-    assert (files / "curves.png").exists()
+    assert (files / "curves.html").exists()
     assert "Kneser-Ney" in call(
         "dev", "reproduce", "kernel-hmm", "--data", files, "--size", 4, "--max-iter", 1, "--quiet"
     )

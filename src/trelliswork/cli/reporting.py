@@ -9,13 +9,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from trelliswork.errors import extras_for
-
 if TYPE_CHECKING:
     from trelliswork.report import Sample
 
 
-def _writable(path: str | None) -> str | None:
+def check_report(path: str | None) -> str | None:
     """Raise an error for a file that cannot be written, before any work."""
     if path is None:
         return None
@@ -31,8 +29,6 @@ def _writable(path: str | None) -> str | None:
             pass
     except OSError as error:
         raise typer.BadParameter(f"{path} cannot be written: {error.strerror or error}.") from None
-    with extras_for("--report"):  # now rather than after training
-        import matplotlib  # noqa: F401
     return path
 
 
@@ -40,7 +36,7 @@ ReportOption = Annotated[
     str | None,
     typer.Option(
         "--report",
-        callback=_writable,
+        callback=check_report,
         metavar="FILE.html",
         help="Write one page about the run, with charts, to this file.",
     ),

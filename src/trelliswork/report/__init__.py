@@ -1,7 +1,7 @@
-"""Pages and pictures about models.
+"""Pages about models.
 
 A :class:`Page` is one self-contained HTML file. The functions below return blocks for it: inline SVG and tables, in
-which all text is escaped. ``pictures`` draws PNG files.
+which all text is escaped.
 """
 
 from trelliswork.metrics.calibration import Bin, calibration_error, reliability

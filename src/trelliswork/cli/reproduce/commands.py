@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from trelliswork.cli.options import JsonOption, QuietOption
+from trelliswork.cli.reporting import check_report
 from trelliswork.cli.running import report_errors
 from trelliswork.experiments.registry import Experiment, describe, find
 
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
     from trelliswork.experiments.record import Record
     from trelliswork.experiments.tables import Say, Table
 
-PLOT = "PNG file for a plot of the curves."
+PLOT = "HTML file for a plot of the curves."
 Data = Annotated[
     str | None, typer.Option(help="Folder of all data sets, or of the one that is needed.", envvar="TRELLISWORK_DATA")
 ]
@@ -94,13 +95,13 @@ CORPUS = Option("corpus", list[str], "Corpus: conll2000 or ud-en-ewt.", "dataset
 
 COMMANDS = {
     "mrf-exact": Command(
-        "Exact against lifted training on a tiny text (paper 0, figure 5).", "--plot curves.png",
+        "Exact against lifted training on a tiny text (paper 0, figure 5).", "--plot curves.html",
         (Option("positions", int, "Number of words in the text.", "n_positions", min=3),
          Option("words", int, "Number of different words.", "n_words", min=2)),
     ),
     "mrf-ptb": Command(
         "Bounds of the lifted language model on the Penn Treebank, and exact models (paper 0, figure 6).",
-        "--data DATA --part k1 --part lbl --plot curves.png",
+        "--data DATA --part k1 --part lbl --plot curves.html",
         (Option("part", list[str], "Model: k1, chain, weighted, from-k1, star, no-unary, full, k3, k4, k1-rank100, "
                 "rank100, pseudo, lbl, lbl100 or kn.", "parts"),
          Option("rank", int, "Rank of low-rank models.", min=1),
@@ -112,20 +113,20 @@ COMMANDS = {
         "Nearest words by the lifted field, by a field of pseudo-likelihood, and by word2vec (paper 0, table 1).\n\n"
         "The part similarity compares word vectors of 30 and 100 dimensions with the ratings in DATA/word-similarity. "
         "word2vec needs gensim; without it its cells are empty.",
-        "--data DATA --minutes 5 --plot agreement.png",
+        "--data DATA --minutes 5 --plot agreement.html",
         (Option("part", list[str], "Part: neighbors or similarity.", "parts", known=True),
          Option("word", list[str], "Word whose neighbors are shown.", "words", default="the paper's"),
          Option("minutes", float, "Training time of each of the two fields.", min=0),
          Option("rank", int, "Length of the word vectors of the fields.", min=1),
          Option("max-words", int, "Maximum number of words.", default="all", min=1)),
-        plot="PNG file for a plot of the agreement of two models on the nearest words.",
+        plot="HTML file for a plot of the agreement of two models on the nearest words.",
     ),
     "mrf-tagging": Command(
         "HMMs and the Markov random field tagger on all words and unseen words (paper 0, table 2).",
-        "--data DATA --corpus conll2000 --plot curves.png",
+        "--data DATA --corpus conll2000 --plot curves.html",
         (CORPUS, Option("words", list[int], "Number of words that a tag depends on.", "n_words", min=1),
          MAX_ITER, L2, FEWER),
-        plot="PNG file for a plot of the accuracy on held-out sentences by iteration.",
+        plot="HTML file for a plot of the accuracy on held-out sentences by iteration.",
     ),
     "chain-tagging": Command(
         "Parts of speech by HMMs of two orders and by a CRF, on all words and unseen words (paper 1).",
@@ -134,22 +135,22 @@ COMMANDS = {
     "representations": Command(
         "Parts of speech from few labeled sentences: a CRF without and with clusters and vectors of words, which are "
         "learned from raw text (beside paper 1).",
-        "--data DATA --size 300 --plot curves.png",
+        "--data DATA --size 300 --plot curves.html",
         (Option("size", list[int], "Number of labeled sentences.", "sizes", min=10),
          Option("clusters", int, "Number of clusters.", "n_clusters", min=1),
          Option("words", int, "Number of words with a cluster and a vector.", "n_words", min=10),
          Option("dims", int, "Length of the vectors.", "n_dims", min=2), L2, MAX_ITER,
          Option("raw-sentences", int, "Maximum number of sentences of raw text.", "max_sentences", default="all",
                 min=100)),
-        plot="PNG file for a plot of the accuracy on unseen words by the number of labeled sentences.",
+        plot="HTML file for a plot of the accuracy on unseen words by the number of labeled sentences.",
     ),
     "chain-induction": Command(
-        "Parts of speech of UD English EWT induced from words alone by EM (paper 1).", "--data DATA --plot curve.png",
+        "Parts of speech of UD English EWT induced from words alone by EM (paper 1).", "--data DATA --plot curve.html",
         (STATES, MAX_ITER, Option("restarts", int, "Number of random starts.", "n_restarts", min=1), FEWER),
     ),
     "active-learning": Command(
         "Labels that a CRF (paper 1) needs for an accuracy if it chooses the sentences, against random choice.",
-        "--data DATA --target 92 --plot curves.png",
+        "--data DATA --target 92 --plot curves.html",
         (Option("target", float, "XPOS accuracy, in percent.", min=1, max=100),
          Option("by", list[str], "Choice: random, entropy, margin, expected-gain; 'diverse entropy' is greedy, "
                 "'entropy per token' divides by length."),
@@ -167,13 +168,13 @@ COMMANDS = {
         plot=None,
     ),
     "beams-training": Command(
-        "Learning curves of CRF training, exact and within beams (paper 2, figure 1).", "--plot curves.png",
+        "Learning curves of CRF training, exact and within beams (paper 2, figure 1).", "--plot curves.html",
         (STATES, Option("sequences", int, "Number of training sequences, and of test sequences.", "n_sequences", min=1),
          MAX_ITER, L2),
     ),
     "nettalk": Command(
         "Letters to phonemes by CRFs of order 1 and 2, exact and within beams (paper 2, figure 2).",
-        "--data DATA --plot curves.png",
+        "--data DATA --plot curves.html",
         (ORDER, Option("exact-second", bool, "Include order 2 without a beam, which is slow.", default="no"),
          Option("words", int, "Maximum number of words.", "n_words", default="all", min=50), MAX_ITER, L2),
     ),
@@ -285,9 +286,7 @@ def reproduce(
         needed = ", ".join(experiment.missing(None))
         raise typer.BadParameter(f"{name} needs {needed}: pass their folder with --data, or set TRELLISWORK_DATA.")
     if plot is not None:
-        from trelliswork.report.pictures import check_picture
-
-        check_picture(plot)
+        check_report(plot)
     check_record_file(record, quick)
     folder = open_record(out, [experiment], quick)
     started = time.perf_counter()
@@ -335,9 +334,12 @@ def say_to(quiet: bool, before: str = "") -> "Say":
 def show(name: str, table: "Table", plot: str | None, json: bool) -> None:
     """Print the table of an experiment, or its figures as one JSON object per line; draw its curves."""
     if plot is not None:
-        from trelliswork.report.pictures import curves
+        from trelliswork.report import Page, line_chart
 
-        curves([(c.name, c.x, c.y) for c in table.curves], plot, title=table.title, axes=table.axes)
+        lines = [(c.name, c.x, c.y) for c in table.curves]
+        page = Page(table.title)
+        page.section("Curves", line_chart(lines, x=table.axes[0], y=table.axes[1]))
+        page.write(plot)
     if not json:
         print(table.to_text(), flush=True)
         return

@@ -13,9 +13,6 @@ def inspect(
     model: Model,
     n: Annotated[int, typer.Option("--n", "-n", min=1, help="Number of rows per table.")] = 20,
     label: Annotated[str | None, typer.Option(help="Only this label, state or symbol.")] = None,
-    plot: Annotated[
-        str | None, typer.Option(help="PNG file for a picture of the transitions, for models with states.")
-    ] = None,
     json: Annotated[bool, typer.Option("--json", help="Print as JSON.")] = False,
 ) -> None:
     """Show the content of a model: its largest weights, states, rules or neighbors, and how training ended.
@@ -30,8 +27,6 @@ def inspect(
         description = fitted.describe(n, label)
     except ValueRangeError as error:
         raise typer.BadParameter(str(error)) from None
-    if plot is not None:
-        draw_transitions(fitted, plot)
     report = fitted.report_
     facts = description.facts | {
         "objective": report.value if report.value == report.value else None,
@@ -53,23 +48,7 @@ def inspect(
         print(f"\n{table.title}\n" + "  ".join(table.columns))
         for row in table.rows:
             print("  ".join(map(_text, row)))
-    if plot is not None:
-        print(f"\npicture in {plot}")
     sys.stdout.flush()
-
-
-def draw_transitions(model: Any, path: str) -> None:
-    """Draw transition probabilities, or the spectrum of a transition matrix with many states."""
-    from trelliswork.report.pictures import curves, heat_map
-
-    if hasattr(model, "transition_spectrum"):
-        spectrum = model.transition_spectrum()
-        lines = [("singular values", [float(k + 1) for k in range(len(spectrum))], spectrum.tolist())]
-        curves(lines, path, title="Transition matrix", axes=("number", "singular value"))
-    elif hasattr(model, "transitions"):
-        heat_map(model.transitions(), list(model.labels_), path, title="p(next state | state)")
-    else:
-        raise typer.BadParameter(f"--plot draws transitions of states; a model of kind {model.kind!r} has none.")
 
 
 def _text(value: Any) -> str:
