@@ -7,7 +7,7 @@ BENCH := .venv-bench
 # Libraries that would write to the home directory write here.
 export MPLCONFIGDIR := $(CURDIR)/.cache/matplotlib
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
-# Compiled kernels of this clone; see src/trelliswork/compute/jit.py.
+# Compiled kernels of this clone; see src/trelliswork/compute/kernel_cache.py.
 export TRELLISWORK_CACHE_DIR := $(CURDIR)/.cache
 # Byte code of tests and package is kept, even where the environment says otherwise: tests start 8 s sooner.
 export PYTHONDONTWRITEBYTECODE :=
@@ -18,19 +18,27 @@ PINNED := PIP_CONSTRAINT=constraints.txt PIP_BUILD_CONSTRAINT=constraints.txt
 PIP = $(PINNED) $(BIN)/python -m pip install --no-color --progress-bar off
 SHOW = 2>&1 | sed -un -e 's/^Collecting \([^ ]*\).*/  \1/p' -e 's/^Installing collected.*/  installing .../p' -e '/^ *ERROR/p' -e '/error:/p'
 
-.PHONY: help setup setup-bench docs docs-tables docs-pictures docs-serve test test-programs test-all test-wheel attack lint format demo bench wheel clean
+.PHONY: help setup setup-bench docs docs-tables docs-pictures docs-serve test test-programs test-all test-wheel attack lint format demo bench wheel stranger clean
 
 help: ## list these commands
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | while IFS='	' read -r name text; do printf '  make %-14s %s\n' "$$name" "$$text"; done
 
-setup: .venv/.ready ## make the environment in .venv, with all extras
+setup: .venv/.ready ## make the environment in .venv, with what tests and lint need
 
-.venv/.ready: pyproject.toml constraints.txt
+# The package with its core dependencies: all that the demo needs.
+.venv/.core: pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or newer is needed, this is " + sys.version)'
-	@echo "Making the environment in .venv; this takes about a minute and a half ..."
+	@echo "Making the environment in .venv ..."
 	@$(PYTHON) -m venv .venv
-	@$(PIP) -e '.[dev]' $(SHOW)
+	@$(PIP) -e . $(SHOW)
 	@$(BIN)/python -m compileall -q src
+	@touch $@
+
+# PyTorch and the tools of the tests. On Linux, pip takes PyTorch's build with CUDA (gigabytes) unless it knows the index
+# of the CPU builds, whose address is on PyTorch's page "Get Started": make test PIP_EXTRA_INDEX_URL=ADDRESS
+.venv/.ready: .venv/.core
+	@echo "Adding PyTorch and the tools of the tests; docs/install.md says how to keep PyTorch small ..."
+	@$(PIP) -e '.[dev]' $(SHOW)
 	@touch $@
 
 setup-bench: setup $(BENCH)/.ready ## add the peers that benchmarks compare with, in .venv-bench
@@ -42,7 +50,7 @@ $(BENCH)/.ready: constraints.txt benchmarks/constraints.txt benchmarks/requireme
 	$(BENCH)/bin/python -m pip install -qq --no-deps -c constraints.txt -c benchmarks/constraints.txt -r benchmarks/requirements-nodeps.txt
 	@touch $@
 
-test: setup ## run the tests (4 minutes on 2 cores, 8 on a new clone)
+test: setup ## run the tests (7 minutes on 2 cores and a new clone)
 	@echo "Running the tests: about 4 minutes on 2 quiet cores, 7 the first time, when kernels are compiled."
 	$(BIN)/python -m pytest -m "not slow and not programs" -n 2 --dist loadfile
 
@@ -90,7 +98,7 @@ docs-serve: setup .venv/.docs ## show the documentation at http://127.0.0.1:8000
 	$(PINNED) $(BIN)/python -m pip install -qq -e '.[docs]'
 	@touch $@
 
-demo: setup ## see what it does, on the bundled corpus
+demo: .venv/.core ## see what it does, on the bundled corpus (2 minutes on a new clone)
 	$(BIN)/trelliswork demo
 
 bench: setup-bench ## measure side by side with the peers
@@ -99,6 +107,9 @@ bench: setup-bench ## measure side by side with the peers
 wheel: setup ## build the wheel in dist
 	$(PINNED) $(BIN)/python -m pip wheel -qq --no-deps --wheel-dir dist .
 	@ls dist/*.whl
+
+stranger: ## run the README's commands, one after another, in this clone
+	$(PYTHON) tests/stranger.py
 
 test-wheel: wheel ## install the wheel for each Python on this machine, in an empty environment, and try it
 	$(BIN)/python tests/wheel.py dist

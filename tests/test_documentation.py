@@ -54,10 +54,42 @@ def snippets() -> list:
     return cases
 
 
+# Blocks of shell that other tests run, by page and a word of the block, and the tests that run them.
+ELSEWHERE = {
+    ("README.md", "make demo"): "tests/stranger.py",  # the first step of continuous integration
+    ("README.md", "source .venv/bin/activate"): "tests/stranger.py",
+    ("CONTRIBUTING.md", "make test"): "tests/stranger.py",
+    ("install.md", "pip install ."): "tests/test_wheel.py",
+    ("explore.md", "trelliswork explore"): "tests/test_shown_programs.py",
+    ("explore.md", "curl"): "tests/test_shown_programs.py",
+    ("serving.md", "trelliswork serve"): "tests/test_shown_programs.py",
+    ("serving.md", "curl"): "tests/serve/test_service.py",
+    ("serving.md", "docker"): "tests/serve/test_image.py",
+}
+
+
 def shell_lines(code: str) -> list[str]:
     """Return the lines ``$ trelliswork ...``, possibly after a pipe, in their order."""
     lines = [line[2:].split("  #")[0].strip() for line in code.splitlines() if line.startswith("$ ")]
     return [line for line in lines if re.match(r"((echo|printf) .* \| )?trelliswork ", line)]
+
+
+def test_every_block_of_shell_is_run():
+    """A block is run here if all its lines start with ``$ trelliswork``, else by the test that is named above."""
+    unclaimed = dict(ELSEWHERE)
+    for page in PAGES:
+        text = page.read_text(encoding="utf-8")
+        for language, code in re.findall(r"^```(\w+)[^\n]*\n(.*?)^```$", text, re.DOTALL | re.MULTILINE):
+            if language in ("sh", "bash", "shell", "console"):
+                lines = [line for line in code.splitlines() if line.startswith("$ ")]
+                if language == "console" and lines and len(lines) == len(shell_lines(code)):
+                    continue
+                names = [key for key in ELSEWHERE if key[0] == page.name and key[1] in code]
+                assert names, f"{page.name}: no test runs this block:\n{code}"
+                unclaimed.pop(names[0], None)
+    assert not unclaimed
+    for file in set(ELSEWHERE.values()):
+        assert (ROOT / file).exists(), file
 
 
 def consoles() -> list:

@@ -88,11 +88,44 @@ def test_records_name_command_machine_and_date():
             assert {line["experiment"] for line in lines} == known
 
 
-def test_ratios_follow_from_the_recorded_times():
+def test_records_are_measured_not_copied_or_derived():
     for line in (DOCS / "records" / "benchmarks.jsonl").read_text(encoding="utf-8").splitlines():
         entry = json.loads(line)
-        if entry.get("ratio"):
-            assert entry["ratio"] == pytest.approx(entry["peer_seconds"] / entry["seconds"], rel=0.06), entry
+        assert re.fullmatch(r"2\d{3}-\d\d-\d\d", entry["date"]), entry
+        assert not {"derived", "disturbed"} & set(entry["extra"]), entry
+        if entry["peer_seconds"] is not None:
+            assert entry["ratio"] == pytest.approx(entry["peer_seconds"] / entry["seconds"], rel=1e-3), entry
+
+
+UNITS = {"µs": 1e-6, "ms": 1e-3, "s": 1.0}
+TIME = r"([\d.]+) (µs|ms|s)\b"
+
+
+def shown_ratios(text: str) -> list[tuple[float, float, float]]:
+    """Return the ratios that a page shows, with our time and the other one beside them."""
+    found = []
+    for row in re.findall(r"^\| .*$", text, re.MULTILINE):
+        ours = re.search(rf"^\| [^|]* \| {TIME}", row)
+        if ours:
+            for ratio, size, unit in re.findall(rf"\*\*([\d.,]+)×\*\* {TIME}", row):
+                theirs = float(size) * UNITS[unit]
+                found.append((float(ratio.replace(",", "")), float(ours[1]) * UNITS[ours[2]], theirs))
+        for a, unit_a, b, unit_b, ratio in re.findall(rf"{TIME} against {TIME}, ([\d.]+) times", row):
+            found.append((float(ratio), float(a) * UNITS[unit_a], float(b) * UNITS[unit_b]))
+    return found
+
+
+def test_shown_ratios_equal_shown_times():
+    shown = [ratio for page in PAGES for ratio in shown_ratios(page.read_text(encoding="utf-8"))]
+    assert len(shown) > 60
+    for ratio, ours, theirs in shown:
+        assert theirs / ours == pytest.approx(ratio, rel=0.015), (ratio, ours, theirs)
+
+
+def test_no_cell_of_a_table_is_a_traceback():
+    for page in PAGES:
+        for row in re.findall(r"^\| .*$", page.read_text(encoding="utf-8"), re.MULTILINE):
+            assert not re.search(r"Error: |\.cpp:|Traceback", row), row
 
 
 @pytest.mark.programs

@@ -45,7 +45,7 @@ def _pyenv(version: str) -> list[Path]:
 def try_wheel(wheel: Path, python: str, folder: Path) -> str:
     """Install the wheel and use it from Python and from the command line; return how much was installed."""
     subprocess.run([python, "-m", "venv", folder / "env"], check=True)
-    binaries = folder / "env" / ("Scripts" if sys.platform == "win32" else "bin")
+    binaries = folder / "env" / "bin"
     subprocess.run([binaries / "python", "-m", "pip", "install", "-qq", wheel], check=True)
     environment = {"TRELLISWORK_CACHE_DIR": str(folder / "cache"), "PATH": str(binaries), "HOME": str(folder)}
 
