@@ -92,6 +92,69 @@ class Propagator(Protocol):
         """Return the dense log-table (n_graphs, s1, .., sk); raise an error beyond ``max_size`` entries."""
 
 
+class CheckedFactor:
+    """A factor from outside this package, whose answers are checked before kernels read them."""
+
+    def __init__(self, factor: Propagator) -> None:
+        self.factor, self.name = factor, type(factor).__name__
+        self.variables, self.n_states = (
+            self._checked(name, np.asarray(getattr(factor, name)), None, "iu").astype(np.int64)
+            for name in ("variables", "n_states")
+        )
+        if self.variables.ndim != 1 or self.n_states.shape != self.variables.shape:
+            raise ShapeError(f"{self.name}: variables and n_states must be lists of the same length.")
+        self.n_graphs = int(factor.n_graphs)
+
+    def propagate(self, log_messages: Doubles) -> Propagation:
+        """Return the checked answer of the factor: sum-product."""
+        value, beliefs, messages = self.factor.propagate(log_messages)
+        B, N = log_messages.shape
+        return Propagation(
+            self._checked("the value of propagate", value, (B,)),
+            self._checked("the beliefs of propagate", beliefs, (B, N)),
+            self._checked("the messages of propagate", messages, (B, N)),
+        )
+
+    def best(self, log_messages: Doubles) -> BestPropagation:
+        """Return the checked answer of the factor: max-product."""
+        value, messages, states = self.factor.best(log_messages)
+        B, N = log_messages.shape
+        k = len(self.variables)
+        states = self._checked("the states of best", states, (B, k), "iu").astype(np.int64)
+        if ((states < -1) | (states >= self.n_states)).any():
+            raise ValueRangeError(f"{self.name}: the states of best must be below n_states, or -1 for none.")
+        return BestPropagation(
+            self._checked("the value of best", value, (B,)),
+            self._checked("the messages of best", messages, (B, N)),
+            states,
+        )
+
+    def score(self, assignment: Integers) -> Doubles:
+        """Return the checked score of states (B, k)."""
+        return self._checked("score", self.factor.score(assignment), (len(assignment),))
+
+    def table(self, max_size: int = 1_000_000) -> Doubles:
+        """Return the checked dense log-table (n_graphs, s1, .., sk)."""
+        shape = (self.n_graphs, *self.n_states.tolist())
+        if float(np.prod(np.array(shape, float))) > max_size:
+            raise ValueRangeError(f"{self.name} has a table of shape {shape}, more than {max_size:,} entries.")
+        return self._checked("table", self.factor.table(max_size), shape)
+
+    def _checked(self, what: str, given: Any, shape: tuple[int, ...] | None, kinds: str = "fiu") -> NDArray[Any]:
+        """Return an array of doubles (of integers if ``kinds`` says so) of the expected shape, without nan or +inf."""
+        array = np.asarray(given)
+        if array.dtype.kind not in kinds or (shape is not None and array.shape != shape):
+            numbers = "integers" if kinds == "iu" else "numbers"
+            expected = numbers if shape is None else f"{numbers} of shape {shape}"
+            raise ShapeError(f"{self.name}: expected {expected} as {what}, got {array.dtype} of shape {array.shape}.")
+        if kinds == "iu":
+            return array
+        array = np.ascontiguousarray(array, np.float64)
+        if not (array < np.inf).all():
+            raise ValueRangeError(f"{self.name}: {what} has nan or +inf; scores are finite, or -inf for impossible.")
+        return array
+
+
 @dataclass(frozen=True)
 class Wiring:
     """B factor graphs of one shape, as flat arrays; created by `wire`."""
@@ -177,6 +240,7 @@ def wire(
     sizes = sizes.astype(np.int64)
     offsets = starts(sizes)
     batches = {1 if n_graphs is None else int(n_graphs)} | {len(group.log_tables) for group in tables}
+    structured = [f if type(f).__module__.startswith("trelliswork.") else CheckedFactor(f) for f in structured]
     batches |= {factor.n_graphs for factor in structured}
     unary = np.zeros((1, offsets[-1])) if log_unary is None else np.asarray(log_unary, np.float64)
     unary = unary[None] if unary.ndim == 1 else unary

@@ -332,7 +332,7 @@ def fill_rows(layout, f, q, w):
 
 @kernel
 def pair_edges(layout: Layout, weight_at, pairs: Pairs):
-    """Fill ``pairs``, except ``large``."""
+    """Fill ``pairs``, except ``large``, for graphs of table factors alone: ``weight_at`` has no others."""
     for e in range(len(layout.edge_factor)):
         f = layout.edge_factor[e]
         slot = layout.fac_start[f]

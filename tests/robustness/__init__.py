@@ -1,0 +1,1 @@
+"""Attacks on every entrance: random values, shapes and schedules end in a result or an error of this package."""
