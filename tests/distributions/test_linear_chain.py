@@ -239,7 +239,7 @@ def test_memory_is_linear_in_the_labels():
 @pytest.mark.parametrize("length", [1, 4, 6])
 @pytest.mark.parametrize("view", ["contiguous", "transposed", "negative"])
 def test_one_short_sentence_is_the_same_as_in_a_batch(dtype, length, view):
-    """It goes to kernels by the addresses of its tensors, unless they are not contiguous or have nan in the padding."""
+    """Whatever the layout of its tensors, and with nan in the padding."""
     unary, pairwise = torch.randn(1, 6, 5).to(dtype), torch.randn(5, 5).to(dtype)
     pairwise[1, 2] = -torch.inf
     unary[0, length:] = torch.nan  # never read
@@ -249,28 +249,24 @@ def test_one_short_sentence_is_the_same_as_in_a_batch(dtype, length, view):
         "negative": torch._neg_view(-unary),
     }[view]
     one = LinearChain(given_unary, pairwise, lengths=[length])
-    assert (one._short is not None) == (view != "transposed" and length == 6)
     two = LinearChain(unary.repeat(2, 1, 1), pairwise, lengths=[length, length])
-    assert two._short is None
     for mine, theirs in zip(one.expectations() + one.argmax(), two.expectations() + two.argmax(), strict=True):
         assert mine.dtype == theirs.dtype
         torch.testing.assert_close(mine, theirs[:1], rtol=1e-5, atol=1e-6)
 
 
 def test_copies_of_a_short_sentence():
-    """Copies have tensors, and addresses, of their own."""
+    """Copies have tensors of their own."""
     one = random_chain(shape=(1, 6, 5))
     want = one.argmax().labels, one.expectations().marginals
     copies = [copy.deepcopy(one), pickle.loads(pickle.dumps(one))]
     one.log_unary.fill_(torch.nan)
     for other in copies:
-        assert other._short is not None
         torch.testing.assert_close((other.argmax().labels, other.expectations().marginals), want, rtol=0, atol=0)
 
 
 def test_one_short_sentence_without_a_labeling():
     one = LinearChain(torch.full((1, 3, 2), -torch.inf), torch.zeros(2, 2))
-    assert one._short is not None
     assert one.expectations().log_z.item() == -torch.inf
     with pytest.raises(ImpossibleError, match="no labeling"):
         one.argmax()

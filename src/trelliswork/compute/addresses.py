@@ -10,7 +10,6 @@ from typing import Any
 from llvmlite import ir
 from numba.core import cgutils, types
 from numba.extending import intrinsic
-from numba.np import arrayobj
 
 
 def _reader(name: str, number: Any, kind: Any, result: Any) -> Any:
@@ -38,27 +37,6 @@ int32_at = _reader("int32_at", types.int32, ir.IntType(32), types.int64)
 int64_at = _reader("int64_at", types.int64, ir.IntType(64), types.int64)
 uint64_at = _reader("uint64_at", types.uint64, ir.IntType(64), types.uint64)
 float64_at = _reader("float64_at", types.float64, ir.DoubleType(), types.float64)
-
-
-@intrinsic
-def array_at(typingctx: Any, like: Any, address: Any, shape: Any) -> Any:
-    """``array_at(like, address, shape)``: the contiguous array of this shape at an address, with the dtype of ``like``.
-
-    ``numba.carray`` does the same, but not in kernels that count no references.
-    """
-    result = types.Array(like.dtype, len(shape), "C")
-
-    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        array = context.make_array(result)(context, builder)
-        size = context.get_constant(types.intp, context.get_abi_sizeof(context.get_data_type(like.dtype)))
-        lengths, strides = cgutils.unpack_tuple(builder, args[2]), [size]
-        for length in lengths[:0:-1]:
-            strides.insert(0, builder.mul(strides[0], length))
-        data = builder.inttoptr(args[1], context.get_data_type(like.dtype).as_pointer())
-        arrayobj.populate_array(array, data, lengths, strides, size, None)
-        return array._getvalue()
-
-    return result(like, types.int64, types.UniTuple(types.intp, len(shape))), codegen
 
 
 @intrinsic

@@ -31,8 +31,8 @@ class Group:
 
 
 def doubles(name: str, values: Any) -> Tensor:
-    """Return a CPU tensor in float64; tensors keep their gradient, arrays are copied."""
-    tensor = as_tensor(name, values if isinstance(values, Tensor) else np.array(as_array(name, values)))
+    """Return a copy on the CPU in float64; tensors keep their gradient."""
+    tensor = as_tensor(name, values.clone() if isinstance(values, Tensor) else np.array(as_array(name, values)))
     if tensor.is_complex() or tensor.dtype == torch.bool:
         raise ValueRangeError(f"{name} must contain real numbers, got {tensor.dtype}.")
     return tensor.to(device="cpu", dtype=torch.float64)

@@ -11,7 +11,6 @@ from trelliswork.compute.checks import check_count, check_lengths, check_shape, 
 from trelliswork.compute.kernels.scores import are_scores
 from trelliswork.distributions.base import LogLinear, Structure
 from trelliswork.distributions.tensors import (
-    ARRAYS,
     as_tensor,
     bool_mask,
     choose_backend,
@@ -26,9 +25,6 @@ from trelliswork.errors import ValueRangeError
 from trelliswork.inference import chain
 from trelliswork.inference.chain import autograd, torch_path
 from trelliswork.inference.chain.beam import Beam, chosen_beam
-from trelliswork.inference.chain.short import ShortSentence
-
-_LIKE = {kind: np.empty(0, dtype) for kind, dtype in ARRAYS.items()}  # for kernels that take addresses
 
 
 class ChainExpectations(NamedTuple):
@@ -98,18 +94,18 @@ class LinearChain(LogLinear):
             dtype = torch.float64
             unary, pairwise = unary.to(dtype), pairwise.to(dtype)
         B, T, S = chain.sizes(unary.shape)
-        self.log_unary = unary
         if pairwise.device != device:
             raise ValueRangeError(f"log_unary is on {device}, log_pairwise on {pairwise.device}: move one of them.")
         self._dtype, self._device = dtype, device
         self.backend = choose_backend(backend, device)
+        self._batch = B, T
         self._lengths = None if lengths is None else check_lengths(host(lengths), B, T)
         if log_start is not None:
             start = edge_scores("log_start", log_start, unary)
             unary = torch.cat([unary[:, :1] + start, unary[:, 1:]], dim=1)
         if log_end is not None:
             end = edge_scores("log_end", log_end, unary)
-            last = torch.arange(T, device=unary.device) == self.lengths[:, None] - 1
+            last = torch.arange(T, device=device) == self.lengths[:, None] - 1
             unary = torch.where(last[:, :, None], unary + end, unary)
         if allowed is not None:
             unary = unary.masked_fill(~bool_mask("allowed", allowed, "B T S", unary.device, B=B, T=T, S=S), -torch.inf)
@@ -117,28 +113,18 @@ class LinearChain(LogLinear):
             mask = bool_mask("allowed_transitions", allowed_transitions, "S S", unary.device, S=S)
             pairwise = pairwise.masked_fill(~mask, -torch.inf)
         self._steps = chain.transition_steps(pairwise.shape, B, T, S)
-        self._short = self._as_short_sentence(unary, pairwise)
-        if self._short is None and not (self.backend == "kernel" and are_scores(*_arrays(unary, pairwise))):
+        if not (self.backend == "kernel" and are_scores(*_arrays(unary, pairwise))):
             unary, pairwise = self._clean(unary, pairwise)
         self.log_unary, self.log_pairwise = unary, pairwise  # with start, end and evidence, without nan in the padding
 
-    def _as_short_sentence(self, unary: Tensor, pairwise: Tensor) -> ShortSentence | None:
-        """Return the sizes of the potentials if they are a short sentence without nan and +inf."""
-        B, T, S = unary.shape
-        if not (chain.is_short(B, T, S) and pairwise.ndim == 2 and self.backend == "kernel"):
-            return None
-        if not (unary.is_contiguous() and pairwise.is_contiguous()):
-            return None
-        length = T if self._lengths is None else int(self._lengths[0])
-        short = ShortSentence(_LIKE[self._dtype], length, T, S)
-        return short if short.are_scores(unary.data_ptr(), pairwise.data_ptr()) else None
-
-    @cached_property
+    @property
     def _potentials(self) -> chain.Potentials | None:
-        """The potentials laid out for the kernels; ``None`` if torch computes."""
+        """The potentials laid out for the kernels, as the tensors are now; ``None`` if torch computes."""
         if self.backend != "kernel":
             return None
         own, between = _arrays(self.log_unary, self.log_pairwise)
+        if not are_scores(own, between):  # somebody has written into the tensors
+            self._clean(self.log_unary, self.log_pairwise)
         if between.size:  # all has been checked
             matrices = between.reshape(-1, *between.shape[-2:])
             return chain.Potentials(own, matrices, *self._steps, self._lengths)
@@ -151,20 +137,16 @@ class LinearChain(LogLinear):
     @cached_property
     def lengths(self) -> Tensor:  # type: ignore[override]  # made when needed: a short sentence takes less time
         """Length of each sequence (B,)."""
-        lengths = check_lengths(self._lengths, *self.log_unary.shape[:2])
+        lengths = check_lengths(self._lengths, *self._batch)
         return torch.as_tensor(lengths, device=self._device)
 
     def expectations(self) -> ChainExpectations:
         """Return log Z (B,), node marginals (B, T, S) and transition counts (B, S, S), from one pass."""
         needs_graph = self._needs_graph
-        if self._short is not None and not needs_graph:
-            found = self._short.expectations(self.log_unary.data_ptr(), self.log_pairwise.data_ptr())
-            if found is not None:
-                return ChainExpectations(*map(torch.from_numpy, found))
-        if self._potentials is not None and not needs_graph:
-            value, moments = chain.expectations(self._potentials, counts=True)
+        if not needs_graph and (potentials := self._potentials) is not None:
+            value, moments = chain.expectations(potentials, counts=True)
             return ChainExpectations(
-                torch.from_numpy(value.astype(self._potentials.log_unary.dtype, copy=False)),
+                torch.from_numpy(value.astype(potentials.log_unary.dtype, copy=False)),
                 torch.from_numpy(moments.marginals),
                 torch.from_numpy(moments.counts),
             )
@@ -185,13 +167,9 @@ class LinearChain(LogLinear):
 
     def argmax(self) -> Structure:
         """Return the best labels (B, T) and their scores (B,): Viterbi."""
-        if self._short is not None:
-            found = self._short.viterbi(self.log_unary.data_ptr(), self.log_pairwise.data_ptr())
-            if found is not None:
-                return Structure(torch.from_numpy(found[0]), torch.from_numpy(found[1]))
-        if self._potentials is not None:
-            labels, scores = chain.viterbi(self._potentials)
-            scores = scores.astype(self._potentials.log_unary.dtype, copy=False)
+        if (potentials := self._potentials) is not None:
+            labels, scores = chain.viterbi(potentials)
+            scores = scores.astype(potentials.log_unary.dtype, copy=False)
             return Structure(torch.from_numpy(labels), torch.from_numpy(scores))
         return super().argmax()
 
@@ -200,8 +178,8 @@ class LinearChain(LogLinear):
 
         Where a sequence has fewer than k possible labelings, the rest is -1 with score -inf. Time O(T S^2 k) at worst.
         """
-        if self._potentials is not None:
-            return self._filled(self._structure(*chain.topk(self._potentials, k)), k)
+        if (potentials := self._potentials) is not None:
+            return self._filled(self._structure(*chain.topk(potentials, k)), k)
         _, T, S = self.log_unary.shape
         few = number_of_best(k, (S, T))
         labels, scores = torch_path.topk(self.log_unary, self.log_pairwise, self.lengths, few)
@@ -222,8 +200,8 @@ class LinearChain(LogLinear):
         B, T, _ = self.log_unary.shape
         device = generator.device if generator is not None else self.log_unary.device
         uniforms = torch.rand((n, B, T), dtype=torch.float64, generator=generator, device=device)
-        if self._potentials is not None:
-            return torch.from_numpy(chain.sample(self._potentials, uniforms.cpu().numpy()))
+        if (potentials := self._potentials) is not None:
+            return torch.from_numpy(chain.sample(potentials, uniforms.cpu().numpy()))
         unary, pairwise = self.log_unary.double(), self.log_pairwise.double()
         log_z, log_alpha = torch_path.forward(unary, pairwise, self.lengths)
         self._check_possible(log_z, "nothing to sample")
@@ -300,8 +278,8 @@ class LinearChain(LogLinear):
         B, T, S = self.log_unary.shape
         per_position = self._per_position if per_position is None else per_position
         needs_graph = self._needs_graph
-        if self._potentials is not None and not needs_graph:
-            value, moments = chain.expectations(self._potentials, edges=per_position, counts=not per_position)
+        if not needs_graph and (potentials := self._potentials) is not None:
+            value, moments = chain.expectations(potentials, edges=per_position, counts=not per_position)
             pairs = moments.edges if per_position else moments.counts
             return torch.from_numpy(value), torch.from_numpy(moments.marginals), torch.from_numpy(pairs)
         pairwise = self.log_pairwise if self.log_pairwise.ndim == 4 else self.log_pairwise[None, None]

@@ -40,15 +40,19 @@ def as_tensor(name: str, values: Any, device: torch.device | None = None) -> Ten
 
 
 def floats(name: str, values: Any) -> Tensor:
-    """Return a tensor of float32 or float64; integers are converted, other types raise an error."""
+    """Return a tensor of float32 or float64; integers are converted, other types raise an error.
+
+    It is a tensor object of its own on the same memory: what the caller later does to the shape, type or storage of the
+    given one does not reach it.
+    """
     if type(values) is Tensor and values.dtype in ARRAYS and values.layout is torch.strided and not values.is_neg():
-        return values
+        return values.view_as(values)
     tensor = as_tensor(name, values).resolve_neg()  # a view that stands for other numbers than those in memory
     if not tensor.is_floating_point() and not tensor.is_complex():
         tensor = tensor.to(torch.get_default_dtype())
     if tensor.dtype not in ARRAYS:
         raise ValueRangeError(f"{name} must be float32 or float64, got {tensor.dtype}: convert it first.")
-    return tensor
+    return tensor.view_as(tensor)
 
 
 def clean(name: str, scores: Tensor, lengths: Tensor, first: int) -> Tensor:
@@ -105,7 +109,7 @@ def host(values: Any) -> Any:
 
 def view(tensor: Tensor) -> Any:
     """Return a NumPy view of a tensor on the CPU."""
-    return (tensor.detach() if tensor.requires_grad else tensor).numpy()
+    return tensor.detach().numpy()
 
 
 def sum_labels(log_scores: Tensor) -> Tensor:

@@ -8,10 +8,15 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from trelliswork.errors import ValueRangeError
+
 
 def doubles(scores: Tensor) -> np.ndarray:
-    """Return scores as a C-contiguous float64 array on the host."""
-    return np.ascontiguousarray(scores.detach().cpu().numpy(), np.float64)
+    """Return a copy of scores as a C-contiguous float64 array on the host; nan and +inf are an error."""
+    array = np.array(scores.detach().cpu().numpy(), np.float64, order="C")  # a copy: tensors may change
+    if array.size and not array.max() < np.inf:
+        raise ValueRangeError("scores have nan or +inf: somebody has written into the tensors of a distribution.")
+    return array
 
 
 def finite(scores: Tensor) -> Tensor:

@@ -9,7 +9,6 @@ from trelliswork.compute.kernels.scores import are_scores
 from trelliswork.inference import chain
 from trelliswork.inference.chain.potentials import Floats
 from trelliswork.inference.chain.segments import SegmentKinds, Segments
-from trelliswork.inference.chain.short import ShortSentence
 
 LAYOUTS = {"shared": (2, 2), "by sequence": (2, 1, 2, 2), "by position": (2, 2, 2, 2)}  # of transitions, their shapes
 
@@ -52,10 +51,7 @@ def _best(potentials: chain.Potentials) -> object:
 
 
 def _one(potentials: chain.Potentials) -> object:
-    addresses = [array.ctypes.data for array in (potentials.log_unary, potentials.log_pairwise)]
-    short = ShortSentence(np.empty(0, potentials.log_unary.dtype), 2, 2, 2)
-    by_address = short.are_scores(*addresses), short.expectations(*addresses), short.viterbi(*addresses)
-    return chain.expectations(potentials), chain.viterbi(potentials), by_address
+    return chain.expectations(potentials), chain.viterbi(potentials)
 
 
 def _segments(potentials: chain.Potentials) -> object:

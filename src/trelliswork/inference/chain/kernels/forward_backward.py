@@ -19,7 +19,6 @@ import math
 
 import numpy as np
 
-from trelliswork.compute.addresses import array_at
 from trelliswork.compute.jit import helper, kernel
 from trelliswork.compute.kernels.products import Factor, add_product
 from trelliswork.compute.kernels.rows import exp_row
@@ -268,17 +267,3 @@ def one_sentence(length, log_unary, log_pairwise, log_z, marginals, counts):
     out = Outputs(np.ones(1, dtype), first, marginals, counts)
     forward_backward(0, 1, Chains(first, np.full(1, length), log_unary), transitions, log_z, safe, out)
     return safe[0] and log_z[0] > -np.inf
-
-
-@kernel(allocates=True)
-def one_sentence_at(like, length, log_unary, log_pairwise, log_z, marginals, counts):
-    """Do the same for potentials (1, T, S) and (1, S, S) of the dtype of ``like``, given by their addresses.
-
-    ``log_z`` (1,) may have another dtype.
-    """
-    _, T, S = marginals.shape
-    unary, pairwise = array_at(like, log_unary, (1, T, S)), array_at(like, log_pairwise, (1, S, S))
-    exact = np.empty(1)
-    good = one_sentence(length, unary, pairwise, exact, marginals, counts)
-    log_z[0] = exact[0]
-    return good

@@ -10,7 +10,6 @@ at the next one, where nothing waits for it, so that float32 keeps its digits on
 
 import numpy as np
 
-from trelliswork.compute.addresses import array_at
 from trelliswork.compute.jit import helper, kernel
 from trelliswork.compute.kernels.products import Factor, max_product
 from trelliswork.compute.parts import load_part
@@ -181,11 +180,3 @@ def one_sentence(length, log_unary, log_pairwise, labels, scores):
     """`viterbi` of a single sequence, for the least delay: records take longer to pass than arrays."""
     viterbi(0, 1, Chains(np.zeros(1, np.int64), np.full(1, length), log_unary), log_pairwise, labels, scores)
     return scores[0] > -np.inf
-
-
-@kernel(allocates=True)
-def one_sentence_at(like, length, log_unary, log_pairwise, S, labels, scores):
-    """Do the same for potentials (1, T, S) and (1, S, S) of the dtype of ``like``, given by their addresses."""
-    T = labels.shape[1]
-    unary, pairwise = array_at(like, log_unary, (1, T, S)), array_at(like, log_pairwise, (1, S, S))
-    return one_sentence(length, unary, pairwise, labels, scores)
