@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from tests.conftest import ROOT
-from trelliswork import LinearChain, ProjectiveTree, SpanTree
+from trelliswork import GrammarTree, LinearChain, ProjectiveTree, SpanTree
 from trelliswork.errors import TrellisworkError
 
 
@@ -28,13 +28,18 @@ def test_replacing_the_storage_of_a_given_tensor_changes_no_answer():
     assert torch.equal(chain.argmax().labels, before[1])
 
 
-@pytest.mark.parametrize("made", [lambda: LinearChain(torch.zeros(1, 4, 3), torch.zeros(3, 3)),
-                                  lambda: ProjectiveTree(torch.zeros(1, 4, 4)),
-                                  lambda: SpanTree(torch.zeros(1, 4, 4))])  # fmt: skip
-def test_potentials_are_read_only(made):
-    distribution = made()
-    for name in [name for name in vars(distribution) if name.startswith("log_")]:
-        with pytest.raises(AttributeError, match="make another"):
+@pytest.mark.parametrize(
+    ("distribution", "names"),
+    [
+        (LinearChain(torch.zeros(1, 4, 3), torch.zeros(3, 3)), ("log_unary", "log_pairwise")),
+        (ProjectiveTree(torch.zeros(1, 4, 4)), ("log_arc",)),
+        (SpanTree(torch.zeros(1, 4, 4)), ("log_span",)),
+        (GrammarTree(torch.zeros(2), torch.zeros(2, 4, 4), torch.zeros(1, 3, 2)), ("log_root", "log_rules")),
+    ],
+)
+def test_potentials_are_read_only(distribution, names):
+    for name in names:
+        with pytest.raises(AttributeError, match="no setter"):
             setattr(distribution, name, torch.zeros(0))
 
 

@@ -32,11 +32,6 @@ class Distribution(Displayed, ABC):
     kind: ClassVar[Kind] = "exact"
     names: Names | None = None  # words and labels, if a model has made it
 
-    def __setattr__(self, name: str, value: Any) -> None:
-        if name.startswith("log_") and name in self.__dict__:
-            raise AttributeError(f"{name} cannot be replaced: make another {type(self).__name__}.")
-        super().__setattr__(name, value)
-
     @abstractmethod
     def log_partition(self) -> Tensor:
         """Return log Z (B,); -inf where nothing is possible. Its gradient is the marginals."""

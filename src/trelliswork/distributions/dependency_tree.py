@@ -1,5 +1,6 @@
 """Distributions over dependency trees, projective or not: queries on arc scores, with or without labels."""
 
+from operator import attrgetter
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -48,8 +49,9 @@ class DependencyTree(PartTree):
         self.single_root = bool(single_root)
         masks = self._allowed_mask(allowed, scores), self._forced_mask(forced, scores)
         self._set_scores("log_arc", scores, counts, masks, backend)
-        self.log_arc = self._scores
         self._potentials = Potentials(doubles(self._log_sum), counts, self.single_root)
+
+    log_arc = property(attrgetter("_scores"), doc="Scores of arcs, (B, n+1, n+1) or with labels (B, n+1, n+1, L).")
 
     def __repr__(self) -> str:
         B, N = self.log_arc.shape[:2]

@@ -109,10 +109,14 @@ class GrammarTree(LogLinear):
             if inside is not None and not inside.all():
                 mask = torch.as_tensor(inside, device=device)[..., None]
                 tensors[name] = torch.where(mask, scores, 0)  # the padding may contain anything
-        self.log_root, self.log_rules = tensors["log_root"], tensors["log_rules"]
-        self.log_terminals, self.log_symbols = tensors["log_terminals"], tensors.get("log_symbols")
+        self._tensors = tensors
         if self.log_symbols is not None:
             check_shape("log_symbols", self.log_symbols.shape, "B n n S", B=B, n=n, S=S)
+
+    log_root = property(lambda self: self._tensors["log_root"], doc="Scores (N,) of the symbol at the root.")
+    log_rules = property(lambda self: self._tensors["log_rules"], doc="Scores (N, S, S) of rules.")
+    log_terminals = property(lambda self: self._tensors["log_terminals"], doc="Scores (B, n, P) of preterminals.")
+    log_symbols = property(lambda self: self._tensors.get("log_symbols"), doc="Scores (B, n, n, S) of spans, or None.")
 
     def __repr__(self) -> str:
         B, n, P = self.log_terminals.shape

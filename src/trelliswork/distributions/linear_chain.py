@@ -1,6 +1,7 @@
 """Distributions over label sequences with first-order dependencies: posteriors of HMM and CRF taggers."""
 
 from functools import cached_property
+from operator import attrgetter
 from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
@@ -113,18 +114,35 @@ class LinearChain(LogLinear):
             mask = bool_mask("allowed_transitions", allowed_transitions, "S S", unary.device, S=S)
             pairwise = pairwise.masked_fill(~mask, -torch.inf)
         self._steps = chain.transition_steps(pairwise.shape, B, T, S)
-        if not (self.backend == "kernel" and are_scores(*_arrays(unary, pairwise))):
-            unary, pairwise = self._clean(unary, pairwise)
-        self.log_unary, self.log_pairwise = unary, pairwise  # with start, end and evidence, without nan in the padding
+        if self.backend == "kernel":
+            self._arrays = _arrays(unary, pairwise)
+        if self.backend != "kernel" or not are_scores(*self._arrays):
+            clean = self._clean(unary, pairwise)
+            if self.backend == "kernel" and (clean[0] is not unary or clean[1] is not pairwise):
+                self._arrays = _arrays(*clean)
+            unary, pairwise = clean
+        self._log_unary, self._log_pairwise = (
+            unary,
+            pairwise,
+        )  # with start, end and evidence, without nan in the padding
+
+    log_unary = property(attrgetter("_log_unary"), doc="Scores (B, T, S) of labels, with start, end and evidence.")
+    log_pairwise = property(attrgetter("_log_pairwise"), doc="Scores of pairs of neighboring labels.")
 
     @property
     def _potentials(self) -> chain.Potentials | None:
-        """The potentials laid out for the kernels, as the tensors are now; ``None`` if torch computes."""
+        """The potentials laid out for the kernels; ``None`` if torch computes."""
+        if self.backend == "kernel" and not are_scores(*self._arrays):
+            raise ValueRangeError(
+                "the potentials have nan or +inf: somebody has written into the tensors of this chain."
+            )
+        return self._laid_out
+
+    @cached_property
+    def _laid_out(self) -> chain.Potentials | None:
         if self.backend != "kernel":
             return None
-        own, between = _arrays(self.log_unary, self.log_pairwise)
-        if not are_scores(own, between):  # somebody has written into the tensors
-            self._clean(self.log_unary, self.log_pairwise)
+        own, between = self._arrays
         if between.size:  # all has been checked
             matrices = between.reshape(-1, *between.shape[-2:])
             return chain.Potentials(own, matrices, *self._steps, self._lengths)

@@ -1,5 +1,6 @@
 """Distributions over binary bracketings: trees of spans with scores."""
 
+from operator import attrgetter
 from typing import Any, Self
 
 import numpy as np
@@ -60,7 +61,8 @@ class SpanTree(PartTree):
         sizes = check_shape("log_span", scores.shape[:3], self.axes)
         counts = check_lengths(host(lengths), sizes["B"], sizes["n"])
         self._set_scores("log_span", scores, counts, [self._allowed_mask(allowed, scores)], backend)
-        self.log_span = self._scores
+
+    log_span = property(attrgetter("_scores"), doc="Scores of spans, (B, n, n) or with labels (B, n, n, L).")
 
     def __repr__(self) -> str:
         labels = f", L={self.log_span.shape[3]}" if self.labeled else ""
