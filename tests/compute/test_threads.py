@@ -58,7 +58,7 @@ def test_long_work_leaves_the_calling_thread_free(n_threads):
 
 def test_ctrl_c_leaves_a_kernel_behind_and_the_pool_works(monkeypatch):
     release = Event()
-    monkeypatch.setattr(threads._pool, "abandoned", False)
+    monkeypatch.setattr(threads._pool, "abandoned", [])
     Timer(0.1, os.kill, (os.getpid(), signal.SIGINT)).start()
     started = time.monotonic()
     with pytest.raises(KeyboardInterrupt):
@@ -68,6 +68,38 @@ def test_ctrl_c_leaves_a_kernel_behind_and_the_pool_works(monkeypatch):
     with threads.num_threads(3):
         test_every_range_is_done_once(3)
     release.set()
+
+
+END = """
+import os, signal, sys
+from threading import Timer
+from numba import njit
+from trelliswork.compute import threads
+
+@njit(nogil=True)
+def spin(n):
+    total = 0.0
+    for i in range(n):
+        total += (i ^ 1) ** 0.5
+    return total
+
+spin(10)
+Timer(0.2, os.kill, (os.getpid(), signal.SIGINT)).start()
+try:
+    threads.call(spin, int(sys.argv[1]))
+except KeyboardInterrupt:
+    print("interrupted")
+"""
+
+
+@pytest.mark.parametrize(("n", "code"), [(2 * 10**9, 0), (10**14, 130)])
+def test_python_ends_orderly_after_ctrl_c_in_a_kernel(n, code):
+    """It waits for a kernel that ends soon, and does not wait for another."""
+    started = time.monotonic()
+    done = subprocess.run([sys.executable, "-c", END, str(n)], capture_output=True, text=True, timeout=60)
+    assert done.stdout == "interrupted\n", done.stderr
+    assert done.returncode == code, done.stderr
+    assert time.monotonic() - started < 30
 
 
 def test_threads_that_wait_keep_no_arrays_alive():

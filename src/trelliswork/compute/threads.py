@@ -7,7 +7,10 @@ Python handles Ctrl-C in the main thread, between two of its own instructions, s
 Work that may take long therefore runs in other threads alone, and the calling thread waits.
 """
 
+import atexit
 import os
+import sys
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import pairwise
@@ -24,6 +27,7 @@ MAX_RANGES = 16
 LEAST_WORK = 400_000  # multiplications for which another thread pays off
 LONG_WORK = 30_000_000  # multiplications for which the calling thread waits, so that it can answer Ctrl-C
 _GRACE = 0.5  # seconds for kernels to end after Ctrl-C
+_LAST_GRACE = 5.0  # seconds for them to end before the process does
 _settings: dict[str, int] = {}
 _Done = SimpleQueue[BaseException | None]
 _Task = tuple[Callable[[], None], _Done]
@@ -39,7 +43,7 @@ class _Pool:
     """Threads that wait for tasks on one queue."""
 
     def __init__(self) -> None:
-        self.abandoned = False  # whether kernels were left running after Ctrl-C
+        self.abandoned: list[Thread] = []  # whose kernels were left running after Ctrl-C
         self.inside = local()
         self.reset()
 
@@ -68,7 +72,8 @@ class _Pool:
         with self.lock:
             for _ in self.workers:
                 self.tasks.put(None)
-            self.tasks, self.workers, self.abandoned = SimpleQueue(), [], True
+            self.abandoned += self.workers
+            self.tasks, self.workers = SimpleQueue(), []
 
     def _work(self, tasks: "SimpleQueue[_Task | None]") -> None:
         self.inside.pool = True
@@ -243,5 +248,20 @@ def call(function: Callable[..., Any], *arguments: object) -> Any:
 
 
 def left_running() -> bool:
-    """Return whether kernels were left running after Ctrl-C: an orderly end of the process would crash them."""
-    return _pool.abandoned
+    """Return whether kernels that were left behind after Ctrl-C still run."""
+    return any(thread.is_alive() for thread in _pool.abandoned)
+
+
+@atexit.register
+def _end() -> None:
+    """Wait for kernels that were left behind; end the process at once if they take long.
+
+    The interpreter frees compiled code when it ends, and a kernel that still ran would crash.
+    """
+    deadline = time.monotonic() + _LAST_GRACE
+    for thread in _pool.abandoned:
+        thread.join(max(0.0, deadline - time.monotonic()))
+    if left_running():
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(130)
