@@ -18,7 +18,6 @@ from typer.testing import CliRunner
 from tests.attack.faults import DeadError, Faults, names
 from tests.attack.numbered import number, save
 from tests.attack.training import FAMILIES, train
-from tests.data.test_storage import old_format
 from tests.models.directories import weights_of
 from trelliswork.cli import app
 from trelliswork.data.storage import MODEL, MOMENTS, load_model
@@ -29,27 +28,22 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 def whole(path, layout=MODEL):
-    """Return the number of the model in a directory, which must be whole: 1 for the format before, 0 for none."""
+    """Return the number of the model in a directory, which must be whole; 0 for none."""
     if not (path / layout.description).exists():
         return 0
-    description, arrays = load_model(path, layout=layout)
-    if description["format"] == layout.format:
-        return number(path, layout)
-    assert (arrays["ids"] == [1, 2]).all()
-    return 1
+    load_model(path, layout=layout)
+    return number(path, layout)
 
 
 @pytest.mark.parametrize("layout", [MODEL, MOMENTS], ids=["model", "moments"])
 @pytest.mark.parametrize("how", ["crash", "full"])
-@pytest.mark.parametrize("before", ["nothing", "empty", "model", "crashed", "old format"])
+@pytest.mark.parametrize("before", ["nothing", "empty", "model", "crashed"])
 def test_a_save_that_ends_at_any_operation(before, how, layout, tmp_path, monkeypatch):
     """The directory has the old or the new model, and the next save works and leaves nothing else."""
     n_failed = 0
     for n in itertools.count(1):
         path = tmp_path / str(n)
-        if before == "old format":
-            old_format(path, layout)
-        elif before == "empty":
+        if before == "empty":
             path.mkdir()
         elif before != "nothing":
             save(path, 1, layout)

@@ -107,6 +107,34 @@ def test_training_on_iob1_converts_the_labels_and_says_so(tmp_path):
         assert set(json.loads(run("inspect", tmp_path / scheme, "--json").stdout)["labels"]) == set(found)
 
 
+def test_labels_that_break_their_scheme_are_counted_and_shown(tmp_path):
+    """A few of them do not hide the scheme; --scheme names another one, and --strict refuses them."""
+    rows = ["The I-NP", "dog I-NP", "barks I-VP", "", "He I-NP", "cats B-NP", "yes O", ""] * 30
+    for line in (8, 16, 24, 32):
+        rows[line] = "The B-NP"
+    (tmp_path / "train.txt").write_text("\n".join(rows))
+    common = ("train", "crf", tmp_path / "train.txt", "--features", "pos", "--quiet", "--force", "--max-iter", 9)
+    about = "4 labels break IOB1, read as conlleval does"
+    for more in ((), ("--stream", 7, "--hash-bits", 8, "--algorithm", "sgd")):
+        done = run(*common, *more, "--out", tmp_path / "model")
+        assert done.returncode == 0, done.stderr
+        assert "train.txt: the labels are in IOB1 and were converted to BIO" in done.stderr
+        places = [f"{tmp_path / 'train.txt'}:{n}" for n in (9, 17, 25)]
+        assert f"{about} ({', '.join(places)}, ...)" in done.stderr
+    judged = run("evaluate", tmp_path / "model", tmp_path / "train.txt", "--json")
+    assert about in judged.stderr
+    assert json.loads(judged.stdout)["chunks"]["f1"] == 1
+    for command in (common, ("evaluate", tmp_path / "model", tmp_path / "train.txt")):
+        failed = run(*command, "--strict")
+        assert failed.returncode == 1
+        assert f"{about} ({places[0]}" in failed.stderr
+    assert "BIO (IOB2), read as conlleval does" in run(*common, "--scheme", "bio", "--out", tmp_path / "bio").stderr
+    plain = run(*common, "--scheme", "none", "--out", tmp_path / "plain")
+    assert "labels" not in plain.stderr
+    labels = json.loads(run("inspect", tmp_path / "plain", "--json").stdout)["labels"]
+    assert set(labels) == {"I-NP", "I-VP", "B-NP", "O"}
+
+
 def test_tagging_conllu_replaces_the_label(files, tagger):
     tagged = run("tag", str(tagger), str(files / "test.conllu")).stdout.splitlines()
     gold = (files / "test.conllu").read_text().splitlines()
@@ -178,7 +206,8 @@ def test_template_file(files):
         (["train", "crf", "good.txt", "--features", "nonsense"], "chunking, pos, ner, letters"),
         (["train", "crf", "good.txt", "--columns", "0,x"], "numbers separated by commas"),
         (["train", "crf", "good.txt", "--label", "9"], "no column 9: the file has 3, counted from 0."),
-        (["train", "crf", "bad-bio.txt", "--scheme", "bio"], "I-NP after O is not allowed"),
+        (["train", "crf", "bad-bio.txt", "--scheme", "bio", "--strict"], "1 label breaks BIO (IOB2)"),
+        (["train", "hmm", "bad-bio.txt", "--strict"], "(bad-bio.txt:2)"),
         (["tag", "no-such-model", "good.txt"], "not a model"),
         (["evaluate", "no-such-model", "good.txt"], "not a model"),
     ],

@@ -82,12 +82,12 @@ def test_every_command_reads_as_training_did(folder, tmp_path):
     (tmp_path / "tags.conllu").write_text(
         "".join(f"{k}\tw\t_\tX\t{tag}\t_\t_\t_\t_\t_\n" for k, tag in enumerate(("DT", "NN", "VBZ"), start=1))
     )
-    lines = run("parse", tags, str(tmp_path / "tags.txt"), "--constituents").stdout.splitlines()
+    lines = run("parse", tags, str(tmp_path / "tags.txt")).stdout.splitlines()
     assert [list(Tree.parse(line).leaves()) for line in lines] == [["DT", "NN", "VBZ"], ["PRP", "VBZ", "DT", "NN"]]
-    assert run("parse", tags, str(tmp_path / "tags.conllu"), "--constituents").stdout.splitlines() == lines[:1]
+    assert run("parse", tags, str(tmp_path / "tags.conllu")).stdout.splitlines() == lines[:1]
     assert json.loads(run("score", tags, str(tmp_path / "tags.txt"), "--json").stdout)["tokens"] == 7
     for command in (
-        ("parse", tags, str(folder / "some.txt"), "--constituents"),
+        ("parse", tags, str(folder / "some.txt")),
         ("score", tags, str(folder / "some.txt")),
     ):
         assert "this grammar was trained on tags" in run(*command, code=1).output

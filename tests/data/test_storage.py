@@ -159,25 +159,6 @@ def test_an_edited_description_loads_without_verification(tmp_path):
     assert load_model(tmp_path / "m", verify=False)[0]["size"] == 2
 
 
-def old_format(path, layout=storage.MODEL):
-    """Write a directory as earlier versions did."""
-    path.mkdir()
-    head = {"kind": "crf", "format": layout.format - 1, "trelliswork": "0.1", "labels": ["checksum"]}
-    (path / layout.description).write_text(json.dumps(head))
-    save_file(ARRAYS, path / layout.plain_arrays)
-
-
-def test_the_format_before_is_read_and_replaced(tmp_path):
-    for name, layout in (("m", storage.MODEL), ("counts", MOMENTS)):
-        old_format(tmp_path / name, layout)
-        description, arrays = load_model(tmp_path / name, layout=layout)
-        assert description["labels"] == ["checksum"]
-        assert (arrays["weights"] == ARRAYS["weights"]).all()
-        save_model(tmp_path / name, "crf", {}, OTHER, layout=layout)
-        assert len(content(tmp_path / name)) == 2
-        assert (load_model(tmp_path / name, layout=layout)[1]["weights"] == 1).all()
-
-
 def test_failed_save_leaves_the_old_model(tmp_path):
     save_model(tmp_path / "m", "crf", {"size": 1}, ARRAYS)
     with pytest.raises(TypeError, match="cannot be saved as JSON"):

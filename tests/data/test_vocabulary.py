@@ -37,12 +37,10 @@ def test_unlisted_strings_are_the_unknown_string():
     assert Vocabulary(["run"], unknown=UNKNOWN).items == ["run", UNKNOWN]
 
 
-def test_restored_vocabularies_have_the_present_symbols():
-    assert Vocabulary.restored(["<S>", "a", "<unk>"], "<unk>").items == ["<s>", "a", "<unk>"]
-    words = Vocabulary.restored(["a", "<unknown>"], "<unknown>")
+def test_restored_vocabularies_know_their_unknown_word():
+    words = Vocabulary.restored(["a", "<unk>"], "<unk>")
     assert (words.items, words.id("new")) == (["a", "<unk>"], 1)
     assert Vocabulary.restored(["a", "b"], None).unknown_word is None
-    assert Vocabulary.restored(["a", "<unk>", "<unknown>"], "<unknown>").unknown_word == "<unknown>"
 
 
 @pytest.mark.parametrize("items", [["a", 1], ["a", None], "ab", {"a": 1}, 3, None, ["\ud800"], [["a"]]])

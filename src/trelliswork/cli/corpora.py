@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from trelliswork.data import AttributeCorpus, Corpus
     from trelliswork.data.files import Readable
-    from trelliswork.data.schemes import SeenLabels
+    from trelliswork.data.schemes import FileScheme, SeenLabels, StandardLabels
 
 
 class FileFormat(StrEnum):
@@ -226,13 +226,27 @@ def _label(text: str | None, default: int) -> int:
     return default if text is None else _number(text, "--label")
 
 
-def read_labeled(
-    source: Inputs, layout: Layout, *, standard: bool = True
-) -> "tuple[Corpus | AttributeCorpus, list[list[str]]]":
-    """Return feature columns and labels of the sentences of this process.
+@dataclass(frozen=True)
+class LabelReading:
+    """How labels of spans are read."""
 
-    With ``standard``, labels in IOB1 and BILOU are converted, and a warning says so.
-    """
+    scheme: Any = "auto"  # of the file: a name, "auto", or None for plain tags
+    strict: bool = False  # whether labels that break it are an error
+    convert: bool = True  # IOB1 to BIO and BILOU to BIOES, with a warning
+
+    @classmethod
+    def of(cls, scheme: str | None, strict: bool, *, gaps: bool = False, convert: bool = True) -> "LabelReading":
+        """Return what the options say; with ``gaps``, labels are not all labels, so that none is converted."""
+        return cls(None if gaps or scheme in (None, "none") else str(scheme), strict, convert)
+
+
+AUTOMATIC = LabelReading()
+
+
+def read_labeled(
+    source: Inputs, layout: Layout, how: LabelReading = AUTOMATIC
+) -> "tuple[Corpus | AttributeCorpus, list[list[str]]]":
+    """Return feature columns and labels of the sentences of this process; see `LabelReading`."""
     if layout.format != "crfsuite" or source.part:
         corpus, (labels,) = _read_parts(source, layout)
         filled = current().any(not labels or any(label != "_" for row in labels for label in row))
@@ -240,29 +254,40 @@ def read_labeled(
             raise DataError(
                 f"{source.name}: the column of labels is empty (_ everywhere). Choose another with --label."
             )
-        return corpus, _standard(labels, source) if standard else labels
+        return corpus, _standard(labels, source, layout, how)
     attributes = source.attributes()
     rows = [attributes.labels[a:b] for a, b in pairwise(attributes.offsets.tolist())]
-    return attributes, _standard(rows, source) if standard else rows
+    return attributes, _standard(rows, source, layout, how)
 
 
-def _standard(labels: list[list[str]], source: Inputs) -> list[list[str]]:
-    """Return labels in a scheme that models know; a warning says if they were converted."""
+def _standard(labels: list[list[str]], source: Inputs, layout: Layout, how: LabelReading) -> list[list[str]]:
+    """Return labels in a scheme that models know; a warning says what was converted or repaired."""
     from trelliswork.data.schemes import standard_labels
 
-    converted, text = standard_labels(labels)
-    _say_converted(source.name, text)
-    return [list(row) for row in converted] if text else labels
+    found = standard_labels(labels, how.scheme)
+    _say_converted(found, source, layout, how)
+    if not found.breaks and not found.text:
+        return labels
+    return [list(row) for row in (found.labels if how.convert else found.repaired)]
 
 
-def _say_converted(name: str, text: str) -> None:
-    """Warn that labels were converted, if they were."""
+def _say_converted(found: "StandardLabels", source: Inputs, layout: Layout, how: LabelReading) -> None:
+    """Warn that labels were converted, and about those that break their scheme; with ``strict``, these are an error."""
     import warnings
 
+    from trelliswork.data.schemes import N_PLACES
     from trelliswork.errors import DataWarning
 
-    if text and current().rank == 0:
-        warnings.warn(f"{name}: {text}.", DataWarning, stacklevel=2)
+    files = [] if source.part else source.own(blank_lines=True)
+    places = [
+        _place(DataError("").at(n, t), files, layout) or f"sentence {n}, token {t}" for n, t in found.breaks[:N_PLACES]
+    ]
+    broken = found.broken(places)
+    if broken and how.strict:
+        raise DataError(f"{source.name}: {broken}. Correct them, name another --scheme, or leave --strict out.")
+    converted = found.text if how.convert and current().rank == 0 else ""
+    for text in filter(None, (converted, broken)):
+        warnings.warn(f"{source.name}: {text}.", DataWarning, stacklevel=2)
 
 
 def layers_layout(
@@ -285,10 +310,12 @@ def layers_layout(
     return Layout("columns", _numbers(columns), _numbers(labels, "--label") or list(range(-len(layers), 0)), separator)
 
 
-def read_layers(source: Inputs, layout: Layout, layers: Sequence[str]) -> "tuple[Corpus, dict[str, list[list[str]]]]":
+def read_layers(
+    source: Inputs, layout: Layout, layers: Sequence[str], how: LabelReading = AUTOMATIC
+) -> "tuple[Corpus, dict[str, list[list[str]]]]":
     """Return feature columns and labels by layer of the sentences of this process; see `read_labeled`."""
     corpus, labels = _read_parts(source, layout)
-    return corpus, {name: _standard(rows, source) for name, rows in zip(layers, labels, strict=True)}
+    return corpus, {name: _standard(rows, source, layout, how) for name, rows in zip(layers, labels, strict=True)}
 
 
 def _read_parts(source: Inputs, layout: Layout) -> "tuple[Corpus, list[list[list[str]]]]":
@@ -357,29 +384,35 @@ class LabeledParts:
     def __init__(self, source: Inputs, layout: Layout, n_sentences: int) -> None:
         if source.part or source.files == ("-",) or layout.format != "columns":
             raise DataError("--stream reads column files several times: expected their names, not standard input.")
-        self._files, self._layout, self._name = source.own(blank_lines=True), layout, source.name
+        self._files, self._layout, self._source = source.own(blank_lines=True), layout, source
         self._size = max(1, n_sentences // current().size)
-        self._seen: SeenLabels | None = None
+        self._scheme: FileScheme | None = None
+        self._breaks: list[tuple[int, int]] = []
 
     def __iter__(self) -> "Iterator[tuple[Corpus, list[list[str]]]]":
         from trelliswork.data.columns import column_parts
+        from trelliswork.data.schemes import standard_labels
 
-        layout = self._layout
+        layout, before, self._breaks = self._layout, 0, []
         for file in self._files:
             for part in column_parts(file, self._size, separator=layout.separator, allow_empty=True):
                 if len(part):
                     layout.complete(len(part.columns), str(file))
-                    labels = part.sentences(layout.label)
-                    if self._seen is not None:
-                        labels = list(map(self._seen.converted, labels))
-                    yield _select(part, layout.columns), labels
+                    found = standard_labels(part.sentences(layout.label), self._scheme)
+                    self._breaks += [(before + n, t) for n, t in found.breaks]
+                    before += len(part)
+                    yield _select(part, layout.columns), list(map(list, found.labels))
 
-    def convert(self, seen: "SeenLabels") -> bool:
-        """Return whether labels are in IOB1 or BILOU: they are converted from now on, and a warning says so."""
-        text = seen.text()
-        _say_converted(self._name, text)
-        self._seen = seen if text else None
-        return bool(text)
+    def convert(self, seen: "SeenLabels", how: LabelReading) -> bool:
+        """Return whether labels encode spans: from now on they are converted, as `read_labeled` does."""
+        self._scheme = seen.scheme(shared=True) if how.scheme == "auto" else how.scheme
+        return self._scheme is not None
+
+    def say_converted(self, how: LabelReading) -> None:
+        """Warn about the labels of the last pass."""
+        from trelliswork.data.schemes import StandardLabels
+
+        _say_converted(StandardLabels([], [], self._scheme, self._breaks), self._source, self._layout, how)
 
 
 class WordParts:

@@ -16,6 +16,25 @@ TrainedFormatOption = Annotated[FileFormat, typer.Option(help="Format of the fil
 LabelOption = Annotated[
     str | None, typer.Option(help="Column of the labels: a number or a CoNLL-U name.", show_default="last, or upos")
 ]
+
+
+class SchemeName(StrEnum):
+    """Scheme of labels of spans in a file."""
+
+    auto = "auto"
+    bio = "bio"
+    iob1 = "iob1"
+    bioes = "bioes"
+    bilou = "bilou"
+    none = "none"
+
+
+SchemeOption = Annotated[
+    SchemeName, typer.Option(help="Scheme of span labels; auto: that of most labels; none: plain tags.")
+]
+StrictOption = Annotated[
+    bool, typer.Option("--strict", help="Refuse labels that break their scheme instead of repairing them.")
+]
 SeparatorOption = Annotated[str | None, typer.Option(help="Separator of the columns.", show_default="white space")]
 QuietOption = Annotated[bool, typer.Option("--quiet", "-q", help="Show no progress.")]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print the outcome as JSON.")]

@@ -55,11 +55,28 @@ def _show_warning(message: Warning | str, *_: Any, **__: Any) -> None:
     print(f"warning: {message}", file=sys.stderr)
 
 
+class _Closed(io.FileIO):
+    """A standard stream that the caller has closed, so that no file gets its number; its first use is an error."""
+
+    told = False
+
+    def write(self, data: Any) -> int:
+        """Raise an error once: nobody reads what was written."""
+        if not self.told:
+            self.told = True
+            raise OSError("standard output is closed: the results cannot be written. Name a file with --out.")
+        return len(data)
+
+    def read(self, size: int | None = -1) -> bytes:
+        """Raise an error."""
+        raise OSError("standard input is closed: there is nothing to read. Name a file.")
+
+
 def open_streams() -> None:
-    """Replace standard streams that the caller has closed by the null device, so that no file gets their numbers."""
-    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+    """Replace standard streams that the caller has closed; what goes to standard error is lost."""
+    for name, mode, kind in (("stdin", "r", _Closed), ("stdout", "w", _Closed), ("stderr", "w", io.FileIO)):
         if getattr(sys, name) is None:
-            setattr(sys, name, io.TextIOWrapper(io.FileIO(os.devnull, mode), encoding="utf-8"))
+            setattr(sys, name, io.TextIOWrapper(kind(os.devnull, mode), encoding="utf-8"))
 
 
 def report_errors(command: Callable[P, R], *, shared: bool = False) -> Callable[P, R]:
@@ -186,6 +203,11 @@ def _unforeseen(error: BaseException) -> str:
         text = f"out of memory ({detail or 'no details'}). Use less data at once, a smaller model or a larger machine."
     elif isinstance(error, RecursionError):
         text = "the input is nested too deeply. Simplify it."
+    elif isinstance(error, UnicodeEncodeError) and error.encoding.lower() != "utf-8":
+        sign = error.object[error.start : error.start + 1]
+        return (
+            f"the output has {sign!a}, which {error.encoding} cannot write. Set PYTHONIOENCODING=utf-8, or use --out."
+        )
     else:
         text = f"unexpected {type(error).__name__}: {detail}. Check the input and the options, or report it as a bug."
     place = _log(error)

@@ -49,7 +49,7 @@ class Column(Strings):
         return bool(highest[0] == 0 and highest[-1] == len(self.distinct) - 1 and (np.diff(highest) <= 1).all())
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Corpus:
     """Sentences in columns: one flat sequence of strings per column, divided into sentences by offsets.
 
@@ -97,6 +97,12 @@ class Corpus:
 
     def __len__(self) -> int:
         return len(self.offsets) - 1
+
+    def __repr__(self) -> str:
+        of = f" of {self.source}" if self.source else ""
+        return (
+            f"<{type(self).__name__}{of}: {len(self)} sentences, {self.n_tokens} tokens, {len(self.columns)} columns>"
+        )
 
     @property
     def n_tokens(self) -> int:
@@ -153,7 +159,7 @@ class Corpus:
         return cls(columns, _joined_offsets([part.offsets for part in parts]), source=source)
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class AttributeCorpus:
     """Sentences whose tokens have a label and weighted attributes: rows of a sparse matrix.
 
@@ -200,6 +206,9 @@ class AttributeCorpus:
 
     def __len__(self) -> int:
         return len(self.offsets) - 1
+
+    def __repr__(self) -> str:
+        return f"<AttributeCorpus: {len(self)} sentences, {self.n_tokens} tokens, {len(self.names)} attributes>"
 
     @property
     def n_tokens(self) -> int:

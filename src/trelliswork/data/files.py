@@ -415,9 +415,9 @@ def atomic_write(path: str | os.PathLike[str]) -> Iterator[TextIO]:
     r"""Write a UTF-8 text file, ``-`` for the standard output, completely or not at all.
 
     The text goes to a temporary file in the same directory, which replaces ``path`` at the end. After an exception it
-    is deleted and an existing file is unchanged. Lines end with ``\n``. The permissions of an existing file are kept,
-    symbolic links are followed, and special files (a pipe, ``/dev/null``) are written directly. DataError if the file
-    cannot be created.
+    is deleted and an existing file is unchanged. Lines end with ``\n``. If the name ends in ``.gz``, it is a gzip file.
+    The permissions of an existing file are kept, symbolic links are followed, and special files (a pipe, ``/dev/null``)
+    are written directly. DataError if the file cannot be created.
     """
     name = os.fspath(path)
     if name == "-":
@@ -433,7 +433,12 @@ def atomic_write(path: str | os.PathLike[str]) -> Iterator[TextIO]:
         return
     with replacing(target) as fresh:
         with _created(fresh, name, "x") as file:
-            yield file
+            if name.endswith(".gz"):
+                packed = gzip.GzipFile("", "wb", fileobj=file.buffer, mtime=0)
+                with io.TextIOWrapper(packed, encoding="utf-8", newline="\n") as text:
+                    yield text
+            else:
+                yield file
             sync(file)
         if target.exists():
             fresh.chmod(target.stat().st_mode & 0o7777)

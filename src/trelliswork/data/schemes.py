@@ -7,13 +7,14 @@ scheme    labels
 ``bioes`` also ``E-X``, the last word of a span, and ``S-X``, a span of a single word (IOBES; L and U in BILOU)
 ========= ====================================================================================================
 
-IOB1 labels, where ``B-X`` only separates a span from another one of type X right before it, are read as ``bio``;
-`standard_labels` converts them, and BILOU to ``bioes``.
+Models know these two. `standard_labels` recognizes the scheme by most of the labels. It converts BILOU (``bilou``) to
+``bioes``, and IOB1 (``iob1``), where ``B-X`` only separates a span from another one of type X before it, to ``bio``.
 Reading is lenient, as in the CoNLL evaluation script ``conlleval`` (Tjong Kim Sang and Buchholz, 2000): a label that
 cannot continue the previous span starts a new one. Writing and ``allowed_transitions`` are strict.
 """
 
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Literal, NamedTuple, get_args
 
@@ -25,8 +26,12 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 Scheme = Literal["bio", "bioes"]
+FileScheme = Literal["bio", "iob1", "bioes", "bilou"]  # of labels in files
 
 _PREFIXES: dict[Scheme, str] = {"bio": "BI", "bioes": "BIES"}
+_NAMES = {"bio": "BIO (IOB2)", "iob1": "IOB1", "bioes": "BIOES (IOBES)", "bilou": "BILOU"}
+N_PLACES = 3  # of labels that break a scheme, in a message
+_FEW = 0.1  # of the labels of spans: so many others may be among them
 
 
 class Span(NamedTuple):
@@ -72,10 +77,20 @@ def spans(labels: Sequence[str], scheme: Scheme = "bio") -> list[Span]:
     [Span(type='NP', start=0, stop=2), Span(type='NP', start=2, stop=3)]
     """
     _check_scheme(scheme)
+    for label in labels:
+        _split(label, scheme)
+    return lenient_spans(labels)
+
+
+def lenient_spans(labels: Sequence[str]) -> list[Span]:
+    """Return the spans of a sentence with labels of any scheme, whatever they are, as ``conlleval`` reads them.
+
+    A label without a prefix, such as ``PER``, is read as ``I-PER``.
+    """
     result: list[Span] = []
     open_type, start = "", 0  # no type is empty: "" means that no span is open
     for t, label in enumerate(labels):
-        prefix, type_ = _split(label, scheme)
+        prefix, type_ = _parts(label)
         if open_type and (type_ != open_type or prefix in "BS"):
             result.append(Span(open_type, start, t))
             open_type = ""
@@ -188,87 +203,131 @@ def detect_scheme(labels: Iterable[str]) -> Scheme | None:
 
 
 def is_iob1(sentences: Iterable[Sequence[str]]) -> bool:
-    """Return whether labels are IOB1: ``B-X`` marks only spans right after another one of type X, ``I-X`` all others.
-
-    The labels must fit the scheme ``bio``.
+    """Return whether most labels say IOB1: ``B-X`` marks only spans right after one of type X, ``I-X`` all others.
 
     Examples
     --------
     >>> is_iob1([["I-NP", "I-NP", "B-NP", "O"]]), is_iob1([["B-NP", "I-NP", "B-NP", "O"]]), is_iob1([["O"]])
     (True, False, False)
     """
-    started = False  # whether an I-X starts a span
-    for labels in sentences:
-        before = ""
-        for label in labels:
-            prefix, type_ = _split(label, "bio")
-            if prefix == "B" and type_ != before:
-                return False
-            started = started or (prefix == "I" and type_ != before)
-            before = type_
-    return started
+    return SeenLabels(sentences).scheme() == "iob1"
 
 
-def standard_labels(sentences: Sequence[Sequence[str]]) -> tuple[Sequence[Sequence[str]], str]:
-    """Convert labels in IOB1 to ``bio`` and in BILOU to ``bioes``; return them, and a sentence that says so.
+@dataclass(frozen=True)
+class StandardLabels:
+    """Labels in a scheme that models know, and what was said in the other."""
 
-    Labels in other schemes, and plain tags, are returned as they are, with an empty text. In a group of processes the
-    labels of all decide.
+    labels: Sequence[Sequence[str]]  # in BIO, BIOES, or plain tags as they were
+    repaired: Sequence[Sequence[str]]  # in the scheme that they had
+    scheme: FileScheme | None  # that they had
+    breaks: list[tuple[int, int]]  # sentences and tokens whose label breaks the scheme
+
+    @property
+    def target(self) -> Scheme | None:
+        """The scheme of the labels now."""
+        return model_scheme(self.scheme)
+
+    @property
+    def text(self) -> str:
+        """A sentence about a conversion; empty if there was none."""
+        if self.scheme is None or self.target == self.scheme:
+            return ""
+        return f"the labels are in {_NAMES[self.scheme]} and were converted to {_NAMES[self.target or '']}"
+
+    def broken(self, places: Sequence[str]) -> str:
+        """Return a sentence about the labels that break the scheme, with places of the first; empty without any."""
+        if not self.breaks:
+            return ""
+        some = "1 label breaks" if len(self.breaks) == 1 else f"{len(self.breaks)} labels break"
+        more = ", ..." * (len(self.breaks) > len(places))
+        return f"{some} {_NAMES[self.scheme or '']}, read as conlleval does ({', '.join(places)}{more})"
+
+
+_TARGETS: dict[str, Scheme] = {"bio": "bio", "iob1": "bio", "bioes": "bioes", "bilou": "bioes"}
+
+
+def model_scheme(scheme: FileScheme | None) -> Scheme | None:
+    """Return the scheme of models to which labels are converted."""
+    return None if scheme is None else _TARGETS[scheme]
+
+
+def standard_labels(
+    sentences: Sequence[Sequence[str]], scheme: FileScheme | Literal["auto"] | None = "auto"
+) -> StandardLabels:
+    """Return labels in BIO or BIOES; IOB1 and BILOU are converted, and labels that break their scheme are repaired.
+
+    By default the scheme is the one of most labels; in a group of processes the labels of all decide. Plain tags, or
+    all labels with ``scheme=None``, are returned as they are.
 
     Examples
     --------
-    >>> standard_labels([["I-NP", "B-NP", "O"]])
-    ([['B-NP', 'B-NP', 'O']], 'the labels are in IOB1 and were converted to BIO (IOB2)')
-    >>> standard_labels([["B-NP", "L-NP", "U-VP"]])
-    ([['B-NP', 'E-NP', 'S-VP']], 'the labels are in BILOU and were converted to BIOES (IOBES)')
+    >>> found = standard_labels([["I-NP", "B-NP", "O"], ["I-NP", "B-VP"]])
+    >>> found.scheme, found.labels, found.breaks
+    ('iob1', [['B-NP', 'B-NP', 'O'], ['B-NP', 'B-VP']], [(1, 1)])
     """
-    seen = SeenLabels()
-    seen.add(sentences)
-    text = seen.text()
-    return [seen.converted(labels) for labels in sentences] if text else sentences, text
+    chosen = SeenLabels(sentences).scheme(shared=True) if scheme == "auto" else scheme
+    if chosen is None:
+        return StandardLabels(sentences, sentences, None, [])
+    read = [lenient_spans(labels) for labels in sentences]
+    repaired = [_written(some, len(labels), chosen) for some, labels in zip(read, sentences, strict=True)]
+    breaks = [
+        (n, t)
+        for n, rows in enumerate(zip(sentences, repaired, strict=True))
+        if list(rows[0]) != rows[1]
+        for t, (label, fine) in enumerate(zip(*rows, strict=True))
+        if label != fine
+    ]
+    if chosen in ("bio", "bioes"):
+        return StandardLabels(repaired, repaired, chosen, breaks)
+    labels = [labels_from_spans(some, len(row), _TARGETS[chosen]) for some, row in zip(read, repaired, strict=True)]
+    return StandardLabels(labels, repaired, chosen, breaks)
+
+
+def _written(found: Sequence[Span], n: int, scheme: FileScheme) -> list[str]:
+    """Return the labels of spans in any scheme of files."""
+    labels = labels_from_spans(found, n, _TARGETS[scheme])
+    if scheme == "bilou":
+        ends = {"E": "L", "S": "U"}
+        return [ends.get(label[0], label[0]) + label[1:] for label in labels]
+    for k, (type_, start, _) in enumerate(found if scheme == "iob1" else ()):
+        if k == 0 or (found[k - 1].type, found[k - 1].stop) != (type_, start):
+            labels[start] = f"I-{type_}"
+    return labels
 
 
 class SeenLabels:
     """What labels that are read part by part say about their scheme; see `standard_labels`."""
 
-    def __init__(self) -> None:
-        self.names: set[str] = set()
-        self._renamed: dict[str, str] = {}  # labels in BILOU
-        self._bio = True  # all labels fit the scheme
-        self._started, self._strict = False, True  # an I-X starts a span, and every B-X follows a span of type X
+    def __init__(self, sentences: Iterable[Sequence[str]] = ()) -> None:
+        self._counts = dict.fromkeys(("B", "I", "E", "S", "L", "U", "?", "bio", "iob1"), 0)
+        self.add(sentences)
 
-    def add(self, sentences: Sequence[Sequence[str]]) -> None:
-        """Read some labels."""
-        self.names.update(*sentences)
-        self._bio = self._bio and all(_fits(label, "bio") for label in self.names - {"O"})
-        for labels in sentences if self._bio else ():
+    def add(self, sentences: Iterable[Sequence[str]]) -> None:
+        """Count prefixes, ``?`` if there is none, and the spans that start as in BIO and as in IOB1."""
+        counts = self._counts
+        for labels in sentences:
             before = ""
             for label in labels:
-                prefix, type_ = _split(label, "bio")
-                self._strict = self._strict and not (prefix == "B" and type_ != before)
-                self._started = self._started or (prefix == "I" and type_ != before)
+                if label == "O":
+                    before = ""
+                    continue
+                prefix, type_ = _parts(label)
+                counts[label[0] if _is_marked(label) else "?"] += 1
+                if type_ != before and prefix in "BI":
+                    counts["bio" if prefix == "B" else "iob1"] += 1
                 before = type_
 
-    def text(self) -> str:
-        """Return a sentence about the conversion; empty if there is none. In a group, the labels of all decide."""
+    def scheme(self, *, shared: bool = False) -> FileScheme | None:
+        """Return the scheme of most labels, ``None`` for plain tags; if ``shared``, the labels of a group decide."""
         from trelliswork.compute.sharing import current
 
-        group, names = current(), self.names - {"O"}
-        if group.any(any(label[:2] in ("L-", "U-") for label in names)):
-            if group.any(not all(len(label) > 2 and label[0] in "BILU" and label[1] == "-" for label in names)):
-                return ""
-            ends = {"L": "E", "U": "S"}
-            self._renamed = {label: ends.get(label[0], label[0]) + label[1:] for label in names} | {"O": "O"}
-            return "the labels are in BILOU and were converted to BIOES (IOBES)"
-        if group.any(not self._bio):
-            return ""
-        if not group.any(self._started) or group.any(not self._strict):
-            return ""
-        return "the labels are in IOB1 and were converted to BIO (IOB2)"
-
-    def converted(self, labels: Sequence[str]) -> list[str]:
-        """Return the labels of a sentence in the other scheme."""
-        return [self._renamed[label] for label in labels] if self._renamed else convert(labels, "bio", "bio")
+        n = {name: int(current().total(count)) if shared else count for name, count in self._counts.items()}
+        ends = n["E"] + n["S"] + n["L"] + n["U"]
+        if n["?"] > _FEW * (n["B"] + n["I"] + ends) or not n["B"] + n["I"] + ends:
+            return None
+        if ends and 2 * ends >= n["B"] + n["S"] + n["U"]:  # in BIOES, each span has an end
+            return "bilou" if n["L"] + n["U"] > n["E"] + n["S"] else "bioes"
+        return "iob1" if n["iob1"] > n["bio"] else "bio"
 
 
 def convert(labels: Sequence[str], source: Scheme, target: Scheme) -> list[str]:
@@ -289,6 +348,21 @@ def convert(labels: Sequence[str], source: Scheme, target: Scheme) -> list[str]:
 def _check_scheme(scheme: str) -> None:
     if scheme not in get_args(Scheme):
         raise ValueRangeError(f"scheme must be 'bio' (IOB2) or 'bioes' (IOBES, BILOU), got {scheme!r}.")
+
+
+def _is_marked(label: str) -> bool:
+    """Return whether a label has a prefix of some scheme."""
+    return len(label) > 2 and label[1] == "-" and label[0] in "BIESLU"
+
+
+@lru_cache(maxsize=4096)
+def _parts(label: str) -> tuple[str, str]:
+    """Return prefix (B, I, E or S) and type of any label, ``("O", "")`` outside."""
+    if label in ("O", ""):
+        return "O", ""
+    if not _is_marked(label):
+        return "I", label
+    return {"L": "E", "U": "S"}.get(label[0], label[0]), label[2:]
 
 
 def _fits(label: str, scheme: Scheme) -> bool:

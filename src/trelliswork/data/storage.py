@@ -38,17 +38,12 @@ class Layout(NamedTuple):
     description: str
     arrays: str  # first part of the name
     remedy: str
-    format: int  # the one before, without checksums and with plain names, is still read
+    format: int
 
     @property
     def arrays_pattern(self) -> str:
         """Pattern of the names of files of arrays."""
         return rf"{self.arrays}-[0-9a-f]{{16}}\.safetensors"
-
-    @property
-    def plain_arrays(self) -> str:
-        """Name of the file of arrays in the format before."""
-        return f"{self.arrays}.safetensors"
 
 
 MODEL = Layout("a model", "model.json", "weights", "train again", 3)
@@ -85,8 +80,6 @@ def save_model(
             folder.mkdir(parents=True, exist_ok=True)
         with _locked(folder):
             old = check_content(path, layout)
-            if layout.plain_arrays in old:
-                head["replaced"] = layout.plain_arrays  # so that it is known even if it cannot be deleted now
             rest = (json.dumps(head, ensure_ascii=False, default=_plain_number)[1:] + "\n").encode()
             _write(folder / name, chunks)
             unused = {name} - old
@@ -115,11 +108,11 @@ def check_content(path: str | Path, layout: Layout = MODEL) -> set[str]:
             raise DataError(f"{path}: expected a directory, got a file. Choose another name, or delete the file.")
         return set()
     present = {one.name for one in folder.iterdir()}
-    what, known = f"not {layout.name}", set[str | None]()
+    what, known = f"not {layout.name}", set[str]()
     if layout.description in present:
         try:
             description = read_description(folder, layout=layout)
-            known = {layout.description, _arrays_of(description, layout)[0], description.get("replaced")}
+            known = {layout.description, _arrays_of(description, layout)[0]}
         except DataError as error:
             raise DataError(f"{path}: not replaced. {error} Choose another directory, or delete this one.") from None
         what = f"{layout.name}, with other files"
@@ -208,13 +201,12 @@ def read_description(
         if not isinstance(description, dict) or not isinstance(description.get(key), str):
             raise DataError(f"{file}: not the description of {layout.name}: it has no entry {key!r}.")
     written = description.get("format")
-    if written not in (layout.format, layout.format - 1):
+    if written != layout.format:
         raise DataError(
             f"{path}: written in format {written} by trelliswork {description.get('trelliswork')}, but trelliswork "
-            f"{__version__} reads formats {layout.format - 1} and {layout.format}. Use that version, or "
-            f"{layout.remedy}."
+            f"{__version__} reads format {layout.format}. Use that version, or {layout.remedy}."
         )
-    if verify and (written == layout.format or "checksum" in description):
+    if verify:
         start = len(HEAD) + 64
         if data[: start + 3] != HEAD + _checksum(data[start + 3 :]).encode() + b'", ':
             raise DataError(
@@ -293,9 +285,7 @@ def _checksum(*chunks: bytes | memoryview) -> str:
 
 
 def _arrays_of(description: dict[str, Any], layout: Layout) -> tuple[str, dict[str, Any]]:
-    """Return the name of the file of arrays, and its checksum and digest; nothing in the format before."""
-    if description["format"] != layout.format:
-        return layout.plain_arrays, {}
+    """Return the name of the file of arrays, and its checksum and digest."""
     try:
         ((name, entry),) = description["files"].items()
         checks = {"checksum": entry["checksum"], "digest": entry.get("digest")}
@@ -308,8 +298,6 @@ def _arrays_of(description: dict[str, Any], layout: Layout) -> tuple[str, dict[s
 
 def _is_whole(file: Path, checks: dict[str, Any]) -> bool:
     """Return whether a file has its digest, or its checksum if it has no digest."""
-    if not checks:
-        return True
     with file.open("rb") as stream:
         if checks["digest"] is None:
             return bool(hashlib.file_digest(stream, "sha256").hexdigest() == checks["checksum"])

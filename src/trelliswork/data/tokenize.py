@@ -268,7 +268,7 @@ def _hugging_face(name: str) -> Tokenizer:
     return split
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class TokenizedText(Corpus):
     """The sentences of a raw text; token i is ``text[starts[i] - before:stops[i] - before]``.
 

@@ -11,7 +11,6 @@ from trelliswork.errors import DataError
 
 UNKNOWN = "<unk>"  # replaces words that are not in a vocabulary
 START, END = "<s>", "</s>"  # edges of a sentence
-_FORMER_START, _FORMER_UNKNOWN = "<S>", "<unknown>"  # in files of earlier versions
 
 
 def strings(values: Any) -> list[str]:
@@ -99,15 +98,10 @@ class Vocabulary:
     def restored(cls, items: Any, unknown: str | None, *, check: bool = True) -> "Vocabulary":
         """Return a vocabulary read from a file; ``unknown`` is its unknown word, if it lists one.
 
-        Symbols of earlier versions (``<S>`` as the first item, ``<unknown>``) get their present names. If ``check`` is
-        false, the caller has to find out whether the items are distinct; ids are looked up when they are first needed.
+        If ``check`` is false, the caller has to find out whether the items are distinct; ids are looked up when they
+        are first needed.
         """
         items = strings(items)
-        if items and items[0] == _FORMER_START and START not in items:
-            items[0] = START
-        if unknown == _FORMER_UNKNOWN and UNKNOWN not in items:
-            items = [UNKNOWN if item == _FORMER_UNKNOWN else item for item in items]
-            unknown = UNKNOWN
         if check:
             return cls(items, unknown=unknown if unknown in items else None)
         self = cls((), unknown=None)

@@ -60,7 +60,7 @@ class ReadyExtractor:
         rows.keys &= _BITS
         table, ids = Numbering.of(rows.keys)
         # Ids count up as names appear: a name is new where the largest id so far grows.
-        names = rows.names_at(np.flatnonzero(np.diff(np.maximum.accumulate(ids), prepend=-1)))
+        names = _checked(rows.names_at(np.flatnonzero(np.diff(np.maximum.accumulate(ids), prepend=-1))))
         counts = np.bincount(ids, minlength=len(names))
         if current().size > 1:  # each process has hashes of its own
             self._learn(names, counts)
@@ -156,6 +156,16 @@ def _known(offsets: Keys, token_ptr: Keys, ids: Ids, values: NDArray[np.float32]
 
 def _running_sum(values: NDArray[Any]) -> NDArray[np.int64]:
     return np.concatenate([[0], np.cumsum(values, dtype=np.int64)])
+
+
+def _checked(names: list[str]) -> list[str]:
+    """Return the names of attributes; raise an error if one is not a string that UTF-8 can write."""
+    try:
+        "".join(names).encode()
+    except (TypeError, UnicodeEncodeError):
+        odd = next(n for n in names if not isinstance(n, str) or n != n.encode(errors="ignore").decode())
+        raise DataError(f"the name of an attribute must be a string of whole characters, got {shorten(odd)}.") from None
+    return names
 
 
 def _keys(names: Sequence[str]) -> Keys:

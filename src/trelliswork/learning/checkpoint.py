@@ -44,7 +44,7 @@ class Checkpoint:
             plain = json.loads(metadata["state"])
         except (OSError, SafetensorError, KeyError, json.JSONDecodeError) as error:
             raise DataError(f"{self.path}: not a checkpoint, or damaged ({error}): delete it to start over.") from None
-        if metadata.get("checksum") not in (None, _checksum(metadata["state"], arrays)):  # none: an older version
+        if metadata.get("checksum") != _checksum(metadata["state"], arrays):
             raise DataError(f"{self.path}: damaged: its checksum is wrong. Delete it to start over.")
         if not isinstance(plain, dict) or plain.get("fingerprint") != self.fingerprint or "state" not in plain:
             raise DataError(

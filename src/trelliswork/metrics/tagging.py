@@ -7,7 +7,16 @@ from dataclasses import asdict, dataclass, replace
 from itertools import chain
 from typing import Any, Literal, NamedTuple
 
-from trelliswork.data.schemes import Scheme, convert, detect_scheme, is_iob1, spans
+from trelliswork.data.schemes import (
+    Scheme,
+    SeenLabels,
+    detect_scheme,
+    is_iob1,
+    labels_from_spans,
+    lenient_spans,
+    model_scheme,
+    spans,
+)
 from trelliswork.errors import DataWarning, ShapeError, ValueRangeError
 from trelliswork.metrics.calibration import ConfidenceReport, evaluate_confidence
 
@@ -177,7 +186,7 @@ def evaluate_tagging(
 
     Notes
     -----
-    Labels of tokens are compared as they are: `gold_in_scheme_of` converts gold in another scheme (IOB1, BIO, BIOES).
+    Labels of tokens are compared as they are: `gold_in_scheme_of` converts gold in another scheme.
     Spans are read and counted as in the CoNLL evaluation script ``conlleval`` (Tjong Kim Sang and Buchholz, 2000),
     ill-formed labels included. Time is linear in the number of tokens.
 
@@ -209,8 +218,10 @@ def evaluate_tagging(
     correct = sum(n for (g, p), n in pairs.items() if g == p)
     n_known, n_unknown, known_accuracy, unknown_accuracy = _by_known_words(gold, predicted, words, known_words)
     if scheme == "auto":
-        scheme = detect_scheme(chain.from_iterable(pairs))
-    chunks_by_type = None if scheme is None else _score_chunks(gold, predicted, scheme)
+        scheme = model_scheme(SeenLabels(chain(gold, predicted)).scheme())
+    elif scheme is not None:
+        spans([*dict.fromkeys(chain.from_iterable(pairs))], scheme)  # checks the labels
+    chunks_by_type = None if scheme is None else _score_chunks(gold, predicted)
     mistakes = sorted((-n, g, p) for (g, p), n in pairs.items() if g != p)  # most frequent first, then alphabetical
     return TaggingReport(
         n_sentences=len(gold),
@@ -258,8 +269,8 @@ def with_confidence(
     if span_probabilities is not None and report.scheme is not None and any(map(len, span_probabilities)):
         rows = []
         for own, labels, ps in zip(gold, predicted, span_probabilities, strict=True):
-            right = set(spans(own, report.scheme))
-            pairs = zip(spans(labels, report.scheme), ps, strict=True)
+            right = set(lenient_spans(own))
+            pairs = zip(lenient_spans(labels), ps, strict=True)
             rows.append([(p, span in right, p if span in right else 1 - p) for span, p in pairs])
         found = evaluate_confidence(rows, what="spans")
     return replace(report, confidence=evaluate_confidence(tokens), span_confidence=found)
@@ -271,19 +282,16 @@ def gold_in_scheme_of(labels: Iterable[str], predicted: Sentences, gold: Sentenc
     ``labels`` are all labels of the tagger. Predictions in IOB1 are compared as they are, since ill-formed BIO may look
     like it; the warning says so.
     """
-    ours, theirs = detect_scheme(labels), detect_scheme(chain.from_iterable(gold))
-    if ours is None or theirs is None:
+    ours, theirs = detect_scheme(labels), SeenLabels(gold).scheme()
+    mine = "iob1" if ours == "bio" and is_iob1(predicted) else ours
+    if ours is None or theirs is None or mine == theirs:
         return gold
-    iob1 = [scheme == "bio" and is_iob1(some) for scheme, some in ((ours, predicted), (theirs, gold))]
-    if ours == theirs and iob1[0] == iob1[1]:
-        return gold
-    names = [("iob1" if one else scheme).upper() for one, scheme in zip(iob1, (ours, theirs), strict=True)]
-    about = f"the predictions have {names[0]} labels, and gold has {names[1]}"
-    if iob1[0]:
+    about = f"the predictions have {str(mine).upper()} labels, and gold has {theirs.upper()}"
+    if mine == "iob1":
         warnings.warn(f"{about}: labels of tokens differ even where spans agree.", DataWarning, stacklevel=2)
         return gold
-    warnings.warn(f"{about}, which was converted to {names[0]} to compare labels.", DataWarning, stacklevel=2)
-    return [convert(sentence, theirs, ours) for sentence in gold]
+    warnings.warn(f"{about}, which was converted to {ours.upper()} to compare labels.", DataWarning, stacklevel=2)
+    return [labels_from_spans(lenient_spans(sentence), len(sentence), ours) for sentence in gold]
 
 
 def _check_same_shape(name: str, sentences: Sentences, gold: Sentences) -> None:
@@ -323,10 +331,10 @@ def _score_labels(pairs: Counter[tuple[str, str]]) -> dict[str, Score]:
     return {x: Score(pairs[x, x], predicted[x], support[x]) for x in sorted({*support, *predicted})}
 
 
-def _score_chunks(gold: Sentences, predicted: Sentences, scheme: Scheme) -> dict[str, Score]:
+def _score_chunks(gold: Sentences, predicted: Sentences) -> dict[str, Score]:
     correct, n_predicted, support = Counter[str](), Counter[str](), Counter[str]()
     for g, p in zip(gold, predicted, strict=True):
-        gold_spans, predicted_spans = spans(g, scheme), spans(p, scheme)
+        gold_spans, predicted_spans = lenient_spans(g), lenient_spans(p)
         support.update(span.type for span in gold_spans)
         n_predicted.update(span.type for span in predicted_spans)
         correct.update(span.type for span in set(gold_spans).intersection(predicted_spans))

@@ -20,7 +20,8 @@ from trelliswork.errors import DataError, NotFittedError, ValueRangeError
 from trelliswork.learning.report import Callback, FitReport
 from trelliswork.learning.watch import Development, Watch, open_checkpoint
 from trelliswork.models.calibration import Calibration
-from trelliswork.models.parameters import declared, documented, plain_signature
+from trelliswork.models.entrance import METHODS, checking
+from trelliswork.models.parameters import declared, documented, plain_signature, unknown_parameter
 
 Arrays = dict[str, NDArray[Any]]
 _log = logging.getLogger("trelliswork.models")
@@ -114,6 +115,17 @@ class Estimator(Displayed):
             cls.predict = _returning_predictions(cls.predict)  # type: ignore[attr-defined]
         if "posterior" in cls.__dict__ and not getattr(cls.posterior, "__isabstractmethod__", False):  # type: ignore[attr-defined]
             cls.posterior = _with_names(cls.posterior)  # type: ignore[attr-defined]
+        if hasattr(cls, "_tokens"):
+            for name in METHODS & cls.__dict__.keys():
+                setattr(cls, name, checking(cls.__dict__[name]))
+
+    def __new__(cls, *args: Any, **options: Any) -> Self:
+        """Name the parameter that other packages call otherwise; ``__init__`` does the rest."""
+        known = cls._parameters()
+        for name in options:
+            if name not in known:
+                raise TypeError(unknown_parameter(cls, name, known))
+        return super().__new__(cls)
 
     @classmethod
     def _parameters(cls) -> list[str]:
@@ -128,7 +140,7 @@ class Estimator(Displayed):
         known = self._parameters()
         for name, value in parameters.items():
             if name not in known:
-                raise ValueRangeError(f"{type(self).__name__} has no parameter {name!r}; it has {', '.join(known)}.")
+                raise ValueRangeError(unknown_parameter(type(self), name, known))
             setattr(self, name, value)
         return self
 

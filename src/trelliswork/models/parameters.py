@@ -7,7 +7,7 @@ default. Parameters that several estimators share are defined here, so that a na
 import inspect
 import operator
 import types
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
@@ -119,6 +119,32 @@ def declared(estimator: type) -> dict[str, Declared]:
         kinds = get_args(annotation) if get_origin(annotation) in (Union, types.UnionType) else (annotation,)
         result[name] = Declared(name, kinds, argument.default, parameter)
     return result
+
+
+_ELSEWHERE = {  # our names, and those of CRFsuite, sklearn-crfsuite, scikit-learn and hmmlearn
+    "l1": ("c1",),
+    "l2": ("c2", "alpha", "C"),
+    "max_iter": ("max_iterations", "n_iter", "epochs", "n_epochs"),
+    "min_count": ("feature.minfreq", "minfreq", "min_freq", "min_df"),
+    "feature_set": ("all_possible_states", "all_possible_transitions"),
+    "tol": ("epsilon", "delta"),
+    "seed": ("random_state",),
+    "n_states": ("n_components",),
+    "n_restarts": ("n_init",),
+    "history_size": ("num_memories",),
+    "learning_rate": ("eta0",),
+    "start_prior": ("startprob_prior",),
+    "transition_prior": ("transmat_prior",),
+}
+
+
+def unknown_parameter(estimator: type, name: str, known: Sequence[str]) -> str:
+    """Return a message about a parameter that an estimator does not have; other packages may have it."""
+    for here, names in _ELSEWHERE.items():
+        if name in names and here in known:
+            inverse = ", and large values regularize more: about 1 / (2 C)" if name == "C" else ""
+            return f"{estimator.__name__}: {name} is called {here} here{inverse}."
+    return f"{estimator.__name__} has no parameter {name!r}; it has {', '.join(known)}."
 
 
 def plain_signature(estimator: type) -> inspect.Signature:

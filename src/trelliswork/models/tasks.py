@@ -45,6 +45,7 @@ class Tagger(Estimator):
     """
 
     labels_: Vocabulary
+    _tokens: ClassVar[tuple[type, ...]] = (str,)  # types of tokens, if they are words or columns
 
     @abstractmethod
     def predict(self, X: Any, *, decoding: TagDecoding = "viterbi", known: Labels | None = None) -> list[list[str]]:
@@ -161,6 +162,7 @@ class TreeParser(Estimator):
     """
 
     constituents: ClassVar[bool] = False
+    _tokens: ClassVar[tuple[type, ...]] = (str,)
 
     @abstractmethod
     def predict(self, X: Any) -> list[Any]:
@@ -181,6 +183,7 @@ class LanguageModel(Estimator):
     """
 
     vocabulary_: Vocabulary
+    _tokens: ClassVar[tuple[type, ...]] = (str,)
 
     @abstractmethod
     def log_evidence(self, X: Any) -> NDArray[np.float64]:

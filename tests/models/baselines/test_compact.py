@@ -1,15 +1,13 @@
-"""Compact tables of n-grams: files of earlier versions, damaged files, searches, and orders with many words."""
+"""Compact tables of n-grams: damaged files, searches, and orders with many words."""
 
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
-from trelliswork.data.ids import stream_ids
 from trelliswork.data.storage import load_model, save_model
 from trelliswork.errors import DataError
 from trelliswork.models import KneserNey, load
 from trelliswork.models.baselines import compact
-from trelliswork.models.baselines.ngrams import count_ngrams
 
 
 def sentences(n=200, seed=0, n_words=60):
@@ -18,24 +16,6 @@ def sentences(n=200, seed=0, n_words=60):
 
 
 NEW = [*sentences(30, seed=1), [], ["w1"] * 30]
-
-
-def test_counts_of_earlier_versions_are_read(tmp_path):
-    model = KneserNey(4).fit(sentences())
-    text = stream_ids(sentences(), edges=True, open_vocabulary=True)
-    tables = count_ngrams(text.blocks, 4, len(text.vocabulary), 1 << 20)
-    arrays = {f"{m}.{name}": getattr(t, name) for m, t in enumerate(tables, start=1) for name in ("keys", "counts")}
-    plain = {"parameters": model.get_params(), "words": text.vocabulary.items, "unknown": "<unk>"}
-    save_model(tmp_path / "old", KneserNey.kind, plain, arrays)
-    old = load(tmp_path / "old")
-    assert old.n_ngrams() == model.n_ngrams()
-    assert_array_equal(old.log_evidence(NEW), model.log_evidence(NEW))
-    assert_array_equal(old.next_distribution(["w1", "w2"]), model.next_distribution(["w1", "w2"]))
-    for path, one in (("a", old), ("b", model)):
-        one.to_arpa(tmp_path / path)
-    assert (tmp_path / "a").read_bytes() == (tmp_path / "b").read_bytes()
-    old.save(tmp_path / "old")
-    assert_array_equal(load(tmp_path / "old").log_evidence(NEW), model.log_evidence(NEW))
 
 
 @pytest.mark.parametrize("mapped", [False, True])

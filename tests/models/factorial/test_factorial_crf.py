@@ -294,7 +294,7 @@ def test_wrong_parameters_and_labels_are_refused(tagger):
         FactorialCRF().fit(X, {"pos": y["pos"], "chunk": y["chunk"][:1]})
     with pytest.raises(ShapeError, match=r"sentence 0 has .* tokens but 1 labels"):
         FactorialCRF().fit(X, {"pos": y["pos"], "chunk": [["O"], y["chunk"][1]]})
-    with pytest.raises(DataError, match="layer chunk, sentence 0, token 0: expected a label, got None"):
+    with pytest.raises(ValueRangeError, match=r"sentence 0, token 0 of y\['chunk'\]: expected a label, got None"):
         FactorialCRF().fit(X, {"pos": y["pos"], "chunk": [[None] * len(X[0]), y["chunk"][1]]})
     with pytest.raises(NotFittedError):
         FactorialCRF().predict(X)

@@ -27,7 +27,7 @@ from tests.models.hmm.cases import (
 )
 from trelliswork import HMM
 from trelliswork.data import Corpus
-from trelliswork.errors import ImpossibleError, ShapeError
+from trelliswork.errors import ImpossibleError, ShapeError, ValueRangeError
 
 
 @pytest.mark.parametrize("name", [*TABLES, *LEXICONS])
@@ -128,7 +128,7 @@ def test_known_labels_condition_every_query(name):
 
 def test_known_labels_that_are_impossible():
     hmm = model("order 1")
-    with pytest.raises(KeyError, match="Q"):
+    with pytest.raises(ValueRangeError, match="'Q' is given, but the model has no such label: D, N, V"):
         hmm.predict(WORDS[:1], known=[["Q", None, None]])
     with pytest.raises(ShapeError):
         hmm.predict(WORDS[:1], known=[["D"]])

@@ -7,7 +7,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 from tests.oracle.trees import bracketings
 from trelliswork import PCFG, load
 from trelliswork.data import Corpus, Tree, bundled
-from trelliswork.errors import DataError, ImpossibleError, NotFittedError, ValueRangeError
+from trelliswork.errors import DataError, ImpossibleError, NotFittedError, ShapeError, ValueRangeError
 from trelliswork.models.pcfg.decoding import named_tree, spans_of
 
 WORDS = [list(s.words) for s in bundled.load("train")[:60] if len(s.words) <= 12]
@@ -217,7 +217,7 @@ def test_other_refusals(models):
         PCFG().fit([])
     with pytest.raises(DataError, match="no sentences to learn from"):
         PCFG(max_length=2).fit([["a"], ["a", "b", "c"]])
-    with pytest.raises(DataError, match="sentence 0"):
+    with pytest.raises(ShapeError, match="sentence 0 of X must be a list of words"):
         PCFG().fit(["text"])
     with pytest.raises(ValueRangeError, match="leave y out"):
         PCFG().fit(WORDS, [])

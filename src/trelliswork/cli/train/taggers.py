@@ -10,6 +10,7 @@ import typer
 from trelliswork.cli.corpora import (
     FileFormat,
     LabeledParts,
+    LabelReading,
     Layout,
     WordParts,
     guess_format,
@@ -23,7 +24,15 @@ from trelliswork.cli.corpora import (
     words_layout,
 )
 from trelliswork.cli.inputs import Inputs, equal_parts, no_sentences, totals
-from trelliswork.cli.options import FormatOption, LabeledFiles, LabelOption, SeparatorOption
+from trelliswork.cli.options import (
+    FormatOption,
+    LabeledFiles,
+    LabelOption,
+    SchemeName,
+    SchemeOption,
+    SeparatorOption,
+    StrictOption,
+)
 from trelliswork.cli.progress import training_progress
 from trelliswork.cli.reporting import part
 from trelliswork.cli.running import alone, current
@@ -48,6 +57,7 @@ def crf(
     ] = None,
     label: LabelOption = None,
     separator: SeparatorOption = None,
+    strict: StrictOption = False,
     unknown_label: Annotated[
         str | None, typer.Option(help="Label of tokens whose label is unknown; training uses the others.")
     ] = None,
@@ -73,9 +83,14 @@ def crf(
     as well. The default features are chunking for two columns, else pos. The model is a directory for tag, evaluate,
     inspect and explore.
     """
+    from trelliswork.data.schemes import model_scheme
+
     source = job.inputs(train)
     layout = training_layout(source, format, columns, label, separator)
     known = partial(_known, unknown=unknown_label, alternatives=alternatives)
+    how = LabelReading.of(model.scheme, strict, gaps=(unknown_label, alternatives) != (None, None))
+    if how.scheme in ("iob1", "bilou"):
+        model.scheme = model_scheme(how.scheme)  # to which labels are converted
     if layout.format == "crfsuite":
         if "features" in job.given:
             raise typer.BadParameter("--features does not apply to a file of ready attributes: leave it out.")
@@ -87,12 +102,12 @@ def crf(
         for name, value in (refused | {"sentence-weights": sentence_weights}).items():
             if value is not None:
                 raise typer.BadParameter(f"--{name} cannot be combined with --stream.")
-        n_sentences, n_tokens = _crf_from_stream(job, model, source, layout, stream, known)
+        n_sentences, n_tokens = _crf_from_stream(job, model, source, layout, stream, known, how)
     else:
-        corpus, labels = read_labeled(source, layout)
+        corpus, labels = read_labeled(source, layout, how)
         _choose_features(model, layout)
         n_sentences, n_tokens = totals(len(corpus), corpus.n_tokens)
-        dev = job.read_dev(read_labeled, layout)
+        dev = job.read_dev(read_labeled, layout, how)
         if dev is not None and known(dev[1]) != dev[1]:
             raise typer.BadParameter("every token of the --dev file needs exactly one label.")
         weights = None if sentence_weights is None else read_numbers(sentence_weights, len(corpus))
@@ -141,10 +156,12 @@ def _known(
     return [[one(label) for label in sentence] for sentence in labels]
 
 
-def _crf_from_stream(job: Job, model: "CRF", source: Inputs, layout: Layout, size: int, known: Any) -> tuple[int, ...]:
+def _crf_from_stream(
+    job: Job, model: "CRF", source: Inputs, layout: Layout, size: int, known: Any, how: LabelReading
+) -> tuple[int, ...]:
     """Train part by part: one pass over the files for the labels, then one per epoch; return sentences and tokens.
 
-    If the labels are in another scheme than models know, a second pass reads the converted ones.
+    If the labels encode spans, a second pass reads them in a scheme that models know.
     """
     from trelliswork.data import Corpus
     from trelliswork.data.schemes import SeenLabels
@@ -159,9 +176,10 @@ def _crf_from_stream(job: Job, model: "CRF", source: Inputs, layout: Layout, siz
             seen.add(labels)
             names |= dict.fromkeys(label_vocabulary(known(labels)))
             sizes.append((len(labels), sum(map(len, labels))))
-    if parts.convert(seen):
+    if parts.convert(seen, how):
         with alone():
             names = {name: None for _, labels in parts for name in label_vocabulary(known(labels))}
+        parts.say_converted(how)
     names = dict.fromkeys(current().merge(names))
     n_sentences, n_tokens = totals(sum(n for n, _ in sizes), sum(n for _, n in sizes))
     _agree(layout, bool(sizes), source)
@@ -211,6 +229,7 @@ def factorial_crf(
         ),
     ] = None,
     separator: SeparatorOption = None,
+    strict: StrictOption = False,
 ) -> dict[str, Any]:
     """Train a tagger of several label layers. Ctrl-C stops after the current iteration and saves the model.
 
@@ -220,10 +239,11 @@ def factorial_crf(
     """
     source = job.inputs(train)
     layout = layers_layout(source, format, columns, model.layers, label, separator)
-    corpus, labels = read_layers(source, layout, model.layers)
+    how = LabelReading.of(model.scheme, strict)
+    corpus, labels = read_layers(source, layout, model.layers, how)
     n_sentences, n_tokens = totals(len(corpus), corpus.n_tokens)
     _check_columns(model.features, layout)
-    dev = job.read_dev(read_layers, layout, model.layers)
+    dev = job.read_dev(read_layers, layout, model.layers, how)
     with naming_lines(source, layout):
         job.fit(model, corpus, labels, n_tokens=n_tokens, total=model.max_iter, dev=dev)
     job.sample = partial(part, dev, corpus)
@@ -248,6 +268,8 @@ def hmm(
     columns: WordsColumn = None,
     label: LabelOption = None,
     separator: SeparatorOption = None,
+    scheme: SchemeOption = SchemeName.auto,
+    strict: StrictOption = False,
     unlabeled: Annotated[
         bool, typer.Option("--unlabeled", help="Read only words and induce states by EM; the default for plain text.")
     ] = False,
@@ -288,7 +310,8 @@ def hmm(
         if columns is None and guess_format(source, format) == FileFormat.conllu:
             columns = "form"
         layout = _words_and_tags(source, format, columns or "0", label, separator)
-        read = partial(_read_words_and_tags, layout=layout, reader="an HMM", unknown=unknown_label)
+        how = LabelReading.of(scheme, strict, gaps=unknown_label is not None)
+        read = partial(_read_words_and_tags, layout=layout, reader="an HMM", how=how, unknown=unknown_label)
         corpus, tags = read(source)
         dev = job.read_dev(read)
         n_sentences, n_tokens = totals(len(corpus), corpus.n_tokens)
@@ -317,12 +340,12 @@ def _words_and_tags(
 
 
 def _read_words_and_tags(
-    source: Inputs, layout: Layout, reader: str, unknown: str | None = None
+    source: Inputs, layout: Layout, reader: str, how: LabelReading, unknown: str | None = None
 ) -> "tuple[Corpus, list[list[str | None]]]":
     """Return words and tags, ``None`` for unknown ones; ``reader`` names the model that cannot read attributes."""
     from trelliswork.data import Corpus
 
-    corpus, tags = read_labeled(source, layout)
+    corpus, tags = read_labeled(source, layout, how)
     if not isinstance(corpus, Corpus):
         raise typer.BadParameter(f"{reader} reads words: a file of ready attributes is for train crf.")
     return corpus, [[None if name == unknown else name for name in sentence] for sentence in tags]
@@ -356,6 +379,8 @@ def mrf_tagger(
     columns: WordsColumn = None,
     label: LabelOption = None,
     separator: SeparatorOption = None,
+    scheme: SchemeOption = SchemeName.auto,
+    strict: StrictOption = False,
 ) -> dict[str, Any]:
     """Train a tagger by the joint likelihood of tags and words. Ctrl-C stops after the current iteration and saves it.
 
@@ -364,9 +389,10 @@ def mrf_tagger(
     """
     source = job.inputs(train)
     layout = _words_and_tags(source, format, columns, label, separator)
-    corpus, tags = _read_words_and_tags(source, layout, "this tagger")
+    how = LabelReading.of(scheme, strict)
+    corpus, tags = _read_words_and_tags(source, layout, "this tagger", how)
     n_sentences, n_tokens = totals(len(corpus), corpus.n_tokens)
-    dev = job.read_dev(_read_words_and_tags, layout, "this tagger")
+    dev = job.read_dev(_read_words_and_tags, layout, "this tagger", how)
     job.fit(model, corpus, tags, n_tokens=n_tokens, total=model.max_iter, dev=dev)
     job.sample = partial(part, dev, corpus)
     model.input_ = layout.to_dict()

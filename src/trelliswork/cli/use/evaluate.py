@@ -8,6 +8,7 @@ import typer
 
 from trelliswork.cli.corpora import (
     FileFormat,
+    LabelReading,
     Layout,
     evaluation_layout,
     layers_layout,
@@ -16,7 +17,16 @@ from trelliswork.cli.corpora import (
     read_layers,
 )
 from trelliswork.cli.inputs import Inputs
-from trelliswork.cli.options import Decide, OtherBeamOption, TrainedFormatOption, bundled_option, set_beam
+from trelliswork.cli.options import (
+    Decide,
+    OtherBeamOption,
+    SchemeName,
+    SchemeOption,
+    StrictOption,
+    TrainedFormatOption,
+    bundled_option,
+    set_beam,
+)
 from trelliswork.cli.reporting import ReportOption, report_evaluation
 from trelliswork.cli.running import alone, current
 from trelliswork.cli.use.constituents import evaluate_constituents
@@ -49,6 +59,8 @@ def evaluate(
             show_default="viterbi; posterior for parsers",
         ),
     ] = None,
+    scheme: SchemeOption = SchemeName.auto,
+    strict: StrictOption = False,
     beam: OtherBeamOption = None,
     page: ReportOption = None,
     json: Annotated[bool, typer.Option("--json", help="Print the results as JSON.")] = False,
@@ -86,8 +98,12 @@ def evaluate(
         raise typer.BadParameter(f"--decode {decode.value} is for {'taggers' if is_parser else 'parsers'}.")
     fitted: Any = task.load(model)
     set_beam(fitted, beam)
-    judge = evaluate_parser if is_parser else _layers if issubclass(task, LayeredTagger) else _tagger
-    judged = judge(fitted, source, format, label, None if decode is None else decode.value)
+    options = (fitted, source, format, label, None if decode is None else decode.value)
+    if is_parser:
+        judged = evaluate_parser(*options)
+    else:
+        layered = issubclass(task, LayeredTagger)
+        judged = (_layers if layered else _tagger)(*options, LabelReading.of(scheme, strict, convert=layered))
     if judged is None:
         return
     report, sample = judged
@@ -99,14 +115,16 @@ def evaluate(
 Judged = tuple[Any, tuple[Any, ...]] | None  # the report, and sentences and labels; in a group only on rank 0
 
 
-def _tagger(tagger: Any, source: Inputs, format: FileFormat, label: str | None, decode: str | None) -> Judged:
+def _tagger(
+    tagger: Any, source: Inputs, format: FileFormat, label: str | None, decode: str | None, how: LabelReading
+) -> Judged:
     """Compare a tagger with the gold labels of files; return the report, the sentences and the labels."""
     from trelliswork.data import Corpus
     from trelliswork.metrics.induction import evaluate_induction
     from trelliswork.metrics.tagging import evaluate_tagging, gold_in_scheme_of, with_confidence
 
     layout = evaluation_layout(Layout.of(tagger), source, format, label)
-    corpus, gold = read_labeled(source, layout, standard=False)
+    corpus, gold = read_labeled(source, layout, how)
     check_words(tagger, corpus, source.name)
     induced, options = getattr(tagger, "induced_", False), {} if decode is None else {"decoding": decode}
     confidence: Any = [[None] * len(corpus)] * 2
@@ -153,7 +171,9 @@ def _of_labels(labels: Any, marginals: Any, predicted: Any, gold: Any) -> list[l
     return [[[p[label], p.get(g, 0.0)] for p, label, g in zip(*row, strict=True)] for row in rows]
 
 
-def _layers(tagger: Any, source: Inputs, format: FileFormat, label: str | None, decode: str | None) -> Judged:
+def _layers(
+    tagger: Any, source: Inputs, format: FileFormat, label: str | None, decode: str | None, how: LabelReading
+) -> Judged:
     """Compare all layers with the gold labels of files; return the report, the sentences and the labels."""
     layout = Layout.of(tagger)
     if format not in (FileFormat.auto, FileFormat(layout.format)):
@@ -161,7 +181,7 @@ def _layers(tagger: Any, source: Inputs, format: FileFormat, label: str | None, 
     elif label is not None:
         other = layers_layout(source, FileFormat(layout.format), None, tagger.layers, label, None)
         layout = replace(layout, label=other.label)
-    corpus, gold = read_layers(source, layout, tagger.layers)
+    corpus, gold = read_layers(source, layout, tagger.layers, how)
     options = {} if decode is None else {"decoding": decode}
     empty: dict[str, Any] = {name: [] for name in tagger.layers}
     with naming_lines(source, layout), alone():

@@ -77,9 +77,6 @@ def parse(
     known: Annotated[
         bool, typer.Option("--known", help="Use the heads in the file as known; _ means unknown.")
     ] = False,
-    constituents: Annotated[
-        bool, typer.Option("--constituents", help="Expect a grammar. Grammars are recognized without it.", hidden=True)
-    ] = False,
     json: Annotated[
         bool,
         typer.Option(
@@ -112,23 +109,15 @@ def parse(
             raise typer.BadParameter(
                 "--subtrees, --topk, --known and --decode mbr-las are for dependencies, and this model is a grammar."
             )
-        if json and marginals:
-            raise typer.BadParameter("--json includes the probabilities of spans: leave --marginals out.")
         viterbi = decode == Decoding.viterbi
         parse_constituents(
             model, source, out, format=format, viterbi=viterbi, marginals=marginals, json=json, split=split
         )
         return
-    if constituents:
-        raise typer.BadParameter(
-            f"{model}: --constituents needs a grammar (trelliswork train pcfg), got {class_of(model).kind}."
-        )
     if topk is not None and marginals:
         raise typer.BadParameter("--topk prints probabilities of trees, --marginals those of arcs: choose one.")
     if topk is not None and decode is not None:
         raise typer.BadParameter("--topk gives the most probable trees, --decode chooses one: leave one out.")
-    if json and marginals:
-        raise typer.BadParameter("--json includes the probabilities of arcs: leave --marginals out.")
     if subtrees and (known or topk is not None):
         raise typer.BadParameter("--subtrees is for one tree without known heads: leave --topk and --known out.")
     parser = _load_parser(model)

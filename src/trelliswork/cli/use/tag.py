@@ -136,9 +136,6 @@ def tag(
         if split is not None:
             return read_raw_text(part, split=split, allow_empty=may_be_empty), None
         corpus, _, given = read_unlabeled(part, layout, format, column, allow_empty=may_be_empty)
-        if given is not None:
-            with naming_lines(part, corpus=corpus):
-                _check_given(tagger, layer, given)
         check_words(tagger, corpus, str(part))
         if lines:
             check_tokenized(tagger, corpus, part)
@@ -305,23 +302,6 @@ def _known_layer(tagger: Any, known: str | None) -> tuple[str, str | None]:
             f"--known must be LAYER=COLUMN, such as {tagger.layers[0]}=1, of {layers}; got {known[:80]!r}."
         )
     return name, column
-
-
-def _check_given(tagger: Any, layer: str, given: list[list[str | None]]) -> None:
-    """Raise an error for a known label that the model lacks."""
-    from trelliswork.data.files import shorten
-
-    labels = next(own.labels for own in tagger.layers_ if own.name == layer) if layer else list(tagger.labels_)
-    for n, sentence in enumerate(given):
-        for t, label in enumerate(sentence):
-            if label is None or label in labels:
-                continue
-            whose = f"layer {layer}" if layer else "the model"
-            some = ", ".join(labels[:20]) + (", ..." if len(labels) > 20 else "")
-            raise DataError(
-                f"sentence {n}, token {t}: {shorten(label)} is given, but {whose} has no such label: "
-                f"{some[:400]}; use _ for an unknown label."
-            ).at(n, t)
 
 
 def _nth(ranked: list[tuple[list[str], float]], k: int) -> list[str]:

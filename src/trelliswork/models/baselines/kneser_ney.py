@@ -28,7 +28,7 @@ from trelliswork.learning.report import Callback, FitReport, counting_callback
 from trelliswork.models.base import Arrays, Description
 from trelliswork.models.baselines.base import LeftToRight, Tokens
 from trelliswork.models.baselines.compact import CompactTables, even_stride
-from trelliswork.models.baselines.ngrams import NgramTable, count_ngrams, find_ngrams, renumbered
+from trelliswork.models.baselines.ngrams import count_ngrams, find_ngrams, renumbered
 from trelliswork.models.baselines.sentences import Sentence, SentenceScorer
 from trelliswork.models.parameters import TRAINING, MaxWords, MinCount, Parameter, Strict
 
@@ -227,43 +227,15 @@ class KneserNey(LeftToRight):
         vocabulary = Vocabulary.restored(plain["words"], plain["unknown"], check=False)
         if word_index(vocabulary) is None:  # it lists distinct words only
             vocabulary.check_distinct()
-        if "tables" in plain:
-            tables = CompactTables.restored(plain["tables"], arrays)
-            if len(vocabulary) != tables.C or len(tables.levels) != self.order:
-                raise DataError(f"the tables do not fit {len(vocabulary)} words and order {self.order}: train again.")
-        else:
-            tables = self._earlier(arrays, len(vocabulary), bool(plain.get("back_off")))
+        tables = CompactTables.restored(plain["tables"], arrays)
+        if len(vocabulary) != tables.C or len(tables.levels) != self.order:
+            raise DataError(f"the tables do not fit {len(vocabulary)} words and order {self.order}: train again.")
         self._set(tables, vocabulary)
         reason = "all n-grams counted" if tables.interpolated else "read from an ARPA file"
         self.report_ = FitReport(True, reason, float("nan"))
         return self
 
-    def _earlier(self, arrays: Arrays, C: int, back_off: bool) -> CompactTables:
-        """Return the tables of a file of an earlier version: counts, or the logarithms of a back-off model."""
-        orders, n_contexts = range(1, self.order + 1), 1
-        for m in orders:
-            keys = arrays[f"{m}.keys"]
-            values = [arrays[f"{m}.{name}"] for name in (("log_p", "log_rest") if back_off else ("counts",))]
-            fits = all(keys.shape == other.shape for other in values) and bool((keys[1:] > keys[:-1]).all())
-            fits = fits and (m > 1 or np.array_equal(keys, np.arange(C)))
-            if not fits or (keys >= n_contexts * C).any() or (keys < 0).any() or not _possible(*values):
-                raise DataError(f"the table of order {m} is damaged: train again.")
-            n_contexts = len(keys)
-        if back_off:
-            return _listed_tables(
-                [ArpaOrder(*(arrays[f"{m}.{name}"] for name in ("keys", "log_p", "log_rest"))) for m in orders]
-            )
-        counted = [NgramTable(arrays[f"{m}.keys"], arrays[f"{m}.counts"]) for m in orders]
-        return CompactTables.counted(counted, 1, self.memory << 20)
-
 
 def _listed_tables(orders: list[ArpaOrder]) -> CompactTables:
     numbers = [[np.exp(order.log_p) for order in orders], [np.exp(order.log_rest) for order in orders]]
     return CompactTables.listed([order.keys for order in orders], *numbers)
-
-
-def _possible(first: NDArray[Any], log_rest: NDArray[Any] | None = None) -> bool:
-    """Return whether these can be counts, or logarithms of probabilities and of back-off weights."""
-    if log_rest is None:
-        return bool((first >= 0).all())
-    return bool((first <= 0).all() and (log_rest < np.inf).all() and first.dtype == log_rest.dtype == np.float64)

@@ -12,8 +12,8 @@ from trelliswork.compute.padding import unpad
 from trelliswork.compute.sharing import current
 from trelliswork.data import Vocabulary
 from trelliswork.data.corpus import Column
-from trelliswork.data.schemes import Scheme, detect_scheme
-from trelliswork.errors import ShapeError, ValueRangeError, extras_for
+from trelliswork.data.schemes import Scheme, detect_scheme, model_scheme
+from trelliswork.errors import DataError, ShapeError, ValueRangeError, extras_for
 from trelliswork.features.attributes import Attributes
 from trelliswork.features.feature_map import FeatureMap, Features, Sentence, Sentences
 from trelliswork.features.knowledge import KNOWLEDGE, Knowledge
@@ -23,7 +23,7 @@ from trelliswork.learning.report import Callback, FitReport
 from trelliswork.models.base import Arrays, Description, Table, check_label, watch_for
 from trelliswork.models.calibration import observed, temperature_of_sequences
 from trelliswork.models.crf.beams.layout import Structure
-from trelliswork.models.crf.data import Problem, allowed_by, label_vocabulary, label_weight_array, prepare
+from trelliswork.models.crf.data import Problem, allowed_by, in_scheme, label_vocabulary, label_weight_array, prepare
 from trelliswork.models.crf.decoding import best_labelings, best_labels, label_strings, log_partitions, marginals
 from trelliswork.models.crf.layout import FeatureLayout
 from trelliswork.models.crf.learned import Learned
@@ -31,6 +31,7 @@ from trelliswork.models.crf.online import OnlineState
 from trelliswork.models.crf.scoring import LaidOut, Scorer, Scores, laid_out
 from trelliswork.models.crf.start import transfer
 from trelliswork.models.crf.training import Algorithm, Settings, learn, one_pass, tagging_development, training_beam
+from trelliswork.models.entrance import COLUMNS
 from trelliswork.models.evidence import Labels, ruled_out
 from trelliswork.models.parameters import (
     L1,
@@ -79,6 +80,7 @@ class CRF(Tagger):
     """
 
     kind: ClassVar[str] = "crf"
+    _tokens: ClassVar[tuple[type, ...]] = COLUMNS
     title: ClassVar[str] = "CRF tagger"
     scheme_: Scheme | None
     _online: OnlineState | None = None  # of partial_fit
@@ -108,10 +110,11 @@ class CRF(Tagger):
             Parameter("Weights for the pairs of attribute and label that occur in training, or for all pairs."),
         ] = "observed",
         scheme: Annotated[
-            Literal["auto", "bio", "bioes"] | None,
+            Literal["auto", "bio", "iob1", "bioes", "bilou"] | None,
             Parameter(
-                "Label scheme whose invalid label pairs are forbidden in training and tagging; auto detects it.",
-                unset="all pairs are allowed",
+                "Scheme of span labels; auto: that of most labels. IOB1 becomes BIO, BILOU becomes BIOES. Label pairs "
+                "that break it are repaired in training, as conlleval reads them, and forbidden in tagging.",
+                unset="plain tags, all pairs are allowed",
             ),
         ] = "auto",
         label_weight: Annotated[
@@ -234,14 +237,17 @@ class CRF(Tagger):
             self.features, min_count=self.min_count, hash_bits=self.hash_bits, knowledge=self._knowledge()
         )
         attributes = features.fit(X)
+        y, scheme = in_scheme(y, self.scheme)
         labels = label_vocabulary(y)
-        problem, scheme = self._prepare(attributes, y, labels, sample_weight)
+        if not labels:
+            raise DataError("y must have at least one label to learn from, got None for all tokens.")
+        problem = self._prepare(attributes, y, labels, scheme, sample_weight)
         development = None
         if dev is not None:
             others = features.transform(dev[0])
             share = others.part(*current().share(len(others)))
             scorer = Scorer(share, problem.layout, problem.allowed, problem.structure)
-            gold = [list(sentence) for sentence in dev[1]]
+            gold: Any = [list(sentence) for sentence in in_scheme(dev[1], self.scheme, "dev")[0]]
             development = tagging_development(scorer, gold, labels, scheme, training_beam(problem, self.beam))
         # Limits are left out of the fingerprint: a longer run may resume from a shorter one.
         plain = {k: v for k, v in self._plain_parameters().items() if k not in ("max_iter", "max_minutes")}
@@ -291,7 +297,8 @@ class CRF(Tagger):
                 "partial_fit does not support edge features (B templates with columns): leave them out."
             )
         layout = FeatureLayout.all_pairs(attributes.n_attributes, len(names))
-        problem, scheme = self._prepare(attributes, y, names, None, layout)
+        scheme = detect_scheme(names) if self.scheme == "auto" else model_scheme(self.scheme)
+        problem = self._prepare(attributes, y, names, scheme, None, layout)
         self.weights_, self.report_, self._online = one_pass(problem, settings, self._online)
         self.features_, self.labels_, self.scheme_, self._layout = features, names, scheme, layout
         self.calibration_ = None
@@ -439,18 +446,16 @@ class CRF(Tagger):
         return settings
 
     def _prepare(
-        self, attributes: Attributes, y: Labels, labels: Vocabulary, sample_weight: object,
+        self, attributes: Attributes, y: Labels, labels: Vocabulary, scheme: Scheme | None, sample_weight: object,
         layout: FeatureLayout | None = None,
-    ) -> tuple[Problem, Scheme | None]:  # fmt: skip
-        """Return the data as arrays, and the label scheme."""
+    ) -> Problem:  # fmt: skip
+        """Return the data as arrays."""
         if attributes.dense is not None and (self.algorithm != "lbfgs" or self.order > 1 or self.beam is not None):
             raise ValueRangeError(
                 "vectors need algorithm='lbfgs', order=1 and exact inference: leave out vectors, or the others."
             )
-        scheme = detect_scheme(labels) if self.scheme == "auto" else self.scheme
         weights = label_weight_array(self.label_weight, labels)
-        problem = prepare(attributes, y, labels, scheme, self.feature_set, weights, sample_weight, layout, self.order)
-        return problem, scheme
+        return prepare(attributes, y, labels, scheme, self.feature_set, weights, sample_weight, layout, self.order)
 
     def _knowledge(self) -> Knowledge:
         return Knowledge.of(self.clusters, self.vectors, self.lexicon)

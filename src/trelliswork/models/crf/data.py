@@ -1,9 +1,10 @@
 """Training data of a CRF as arrays: attributes, labels (some of them perhaps unknown), and allowed transitions."""
 
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,8 +13,8 @@ from trelliswork.compute.checks import check_shape
 from trelliswork.compute.sharing import current
 from trelliswork.data import Vocabulary
 from trelliswork.data.files import shorten
-from trelliswork.data.schemes import Scheme, allowed_transitions
-from trelliswork.errors import DataError, ShapeError, ValueRangeError
+from trelliswork.data.schemes import N_PLACES, FileScheme, Scheme, allowed_transitions, detect_scheme, standard_labels
+from trelliswork.errors import DataError, DataWarning, ShapeError, ValueRangeError
 from trelliswork.features.attributes import Attributes
 from trelliswork.learning.checkpoint import fingerprint
 from trelliswork.models.crf.beams.layout import Structure, observed_ngrams
@@ -143,6 +144,8 @@ def sentence_weights(sample_weight: object, n_sentences: int) -> NDArray[np.floa
     check_shape("sample_weight", weights.shape, "n_sentences", n_sentences=n_sentences)
     if not (np.isfinite(weights) & (weights >= 0)).all():
         raise ValueRangeError("sample_weight must be finite and not negative.")
+    if not current().any(bool(weights.any())):
+        raise ValueRangeError("sample_weight must have a positive weight, got only zeros: nothing would be learned.")
     return weights
 
 
@@ -163,6 +166,31 @@ def label_weight_array(label_weight: Mapping[str, float] | None, labels: Vocabul
 def allowed_by(labels: Vocabulary, scheme: Scheme | None) -> Allowed | None:
     """Return the transitions that a scheme allows; ``None`` without a scheme."""
     return None if scheme is None else Allowed(*allowed_transitions(labels.items, scheme))
+
+
+def in_scheme(y: Labels, scheme: FileScheme | Literal["auto"] | None, name: str = "y") -> tuple[Labels, Scheme | None]:
+    """Return labels in BIO or BIOES and their scheme, with a warning if they were in another one, or broke theirs.
+
+    Sentences that are labeled in part are left as they are.
+    """
+    if scheme is None:
+        return y, None
+    full = [n for n, row in enumerate(y) if all(isinstance(label, str) for label in row)]
+    found = standard_labels([y[n] for n in full], scheme)  # type: ignore[misc]
+    places = [f"sentence {full[n]}, token {t}" for n, t in found.breaks[:N_PLACES]]
+    for text in filter(None, (found.text, found.broken(places))):
+        warnings.warn(f"{name}: {text}.", DataWarning, stacklevel=4)
+    if len(full) < len(y):  # parts may tell more than whole sentences
+        names = label_vocabulary(y)
+        target = detect_scheme(names) if scheme == "auto" and found.scheme is None else found.target
+    else:
+        target = found.target
+    if not found.text and not found.breaks:
+        return y, target
+    rows = list(y)
+    for n, row in zip(full, found.labels, strict=True):
+        rows[n] = row
+    return rows, target
 
 
 def check_scheme(y: Labels, labels: Vocabulary, allowed: Allowed, scheme: Scheme | None) -> None:

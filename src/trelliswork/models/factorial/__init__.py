@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from trelliswork.compute.padding import pad
 from trelliswork.compute.sharing import current
-from trelliswork.data import Corpus
+from trelliswork.data import Corpus, Vocabulary
 from trelliswork.data.schemes import detect_scheme
 from trelliswork.errors import ShapeError, ValueRangeError, extras_for
 from trelliswork.features.attributes import Attributes
@@ -23,9 +23,10 @@ from trelliswork.learning.report import Callback, FitReport
 from trelliswork.metrics.tagging import gold_in_scheme_of, with_confidence
 from trelliswork.models.base import Arrays, Description, Table, check_label, watch_for
 from trelliswork.models.calibration import LEAST, fit_temperature, label_events, observed
-from trelliswork.models.crf.data import sentence_weights
+from trelliswork.models.crf.data import in_scheme, sentence_weights
 from trelliswork.models.crf.layout import FeatureLayout
 from trelliswork.models.crf.scoring import tokens_of, tokens_with_vectors
+from trelliswork.models.entrance import COLUMNS
 from trelliswork.models.evidence import Labels, ruled_out
 from trelliswork.models.factorial.data import (
     Column,
@@ -91,6 +92,7 @@ class FactorialCRF(LayeredTagger):
     """
 
     kind: ClassVar[str] = "factorial-crf"
+    _tokens: ClassVar[tuple[type, ...]] = COLUMNS
     title: ClassVar[str] = "Factorial CRF"
 
     def __init__(
@@ -138,8 +140,9 @@ class FactorialCRF(LayeredTagger):
         scheme: Annotated[
             Literal["auto"] | None,
             Parameter(
-                "auto: layers whose labels follow BIO or BIOES allow only valid label pairs.",
-                unset="all pairs are allowed",
+                "auto: labels of spans (BIO, IOB1, BIOES, BILOU) are recognized, and pairs that break their scheme are "
+                "repaired in training and forbidden in tagging.",
+                unset="plain tags, all pairs are allowed",
             ),
         ] = "auto",
         min_count: MinAttributeCount = 1,
@@ -223,7 +226,8 @@ class FactorialCRF(LayeredTagger):
         tokens = once(tokens_of, attributes)
         layers, gold, layouts = [], [], []
         for name, column, own, rows in zip(self.layers, columns, attributes, tokens, strict=True):
-            layer = LabelLayer.from_column(name, column, self.scheme == "auto")
+            column, scheme = in_scheme(column, self.scheme, f"layer {name}")  # type: ignore[assignment]
+            layer = LabelLayer(name, Vocabulary.from_sequences(column), scheme)
             if own.edges is not None:
                 raise ValueRangeError(
                     "factorial CRFs do not support edge features (B templates with columns): leave them out."

@@ -2,15 +2,15 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from trelliswork.data import Vocabulary
 from trelliswork.data.files import shorten
-from trelliswork.data.schemes import Scheme, detect_scheme
-from trelliswork.errors import DataError, ShapeError, ValueRangeError
+from trelliswork.data.schemes import Scheme
+from trelliswork.errors import ShapeError, ValueRangeError
 from trelliswork.features.attributes import Attributes
 from trelliswork.metrics.tagging import TaggingReport, evaluate_tagging, gold_in_scheme_of
 from trelliswork.models.crf.data import allowed_by, check_scheme, read_labeling
@@ -69,19 +69,6 @@ class LabelLayer:
     name: str
     labels: Vocabulary
     scheme: Scheme | None
-
-    @classmethod
-    def from_column(cls, name: str, column: Column, schemes: bool) -> Self:
-        """Build the layer of a label column; with ``schemes``, detect their scheme."""
-        for n, sentence in enumerate(column):
-            for t, label in enumerate(sentence):
-                if not isinstance(label, str):
-                    raise DataError(
-                        f"layer {name}, sentence {n}, token {t}: expected a label, got {shorten(label)}: a factorial "
-                        "CRF needs fully labeled sentences."
-                    )
-        labels = Vocabulary.from_sequences(column)
-        return cls(name, labels, detect_scheme(labels) if schemes else None)
 
     @property
     def allowed(self) -> Allowed | None:

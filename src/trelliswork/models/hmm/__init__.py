@@ -18,6 +18,7 @@ from trelliswork.errors import DataError, ValueRangeError
 from trelliswork.inference.chain.beam import Beam, BeamStatistics
 from trelliswork.learning.report import Callback, FitReport
 from trelliswork.models.base import Arrays, Description, Table, check_label
+from trelliswork.models.entrance import SYMBOLS
 from trelliswork.models.hmm.data import Sentences, States, Token, fill_states, read_sentences
 from trelliswork.models.hmm.decoding import StateChain, chain_from_arrays, choose, state_beam
 from trelliswork.models.hmm.emissions import Emissions, emissions_from_state
@@ -79,6 +80,7 @@ class HMM(ChainTagger, NextWord):
     """
 
     kind: ClassVar[str] = "hmm"
+    _tokens: ClassVar[tuple[type, ...]] = SYMBOLS
     title: ClassVar[str] = "Hidden Markov model"
     learned: ClassVar[str] = "labels_"
     induced_: bool

@@ -20,6 +20,7 @@ from trelliswork.errors import DataError, ImpossibleError, ValueRangeError
 from trelliswork.inference import lowrank
 from trelliswork.learning.report import Callback, FitReport
 from trelliswork.models.base import Arrays, Description, Table
+from trelliswork.models.entrance import COLUMNS
 from trelliswork.models.hmm_lm.data import (
     Evidence,
     Text,
@@ -78,6 +79,7 @@ class HMMLanguageModel(NextWord):
     """
 
     kind: ClassVar[str] = "hmm-lm"
+    _tokens: ClassVar[tuple[type, ...]] = (*COLUMNS, set, frozenset, type(None))  # also any word, or one of some
     title: ClassVar[str] = "HMM language model"
     learned: ClassVar[str] = "network_"
     _tables: Tables | None = None

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from trelliswork.data.files import shorten
+from trelliswork.data.files import atomic_write, shorten
 from trelliswork.errors import DataError
 from trelliswork.inference.lifted.ais import annealed_log_z
 from trelliswork.inference.lifted.sentences import ChainSampler, blanket, gibbs_sweep, without_pad
@@ -177,10 +177,7 @@ def write_word2vec(path: str | Path, embeddings: NDArray[Any], words: list[str])
             f"word2vec's text format needs words without white space, got {shorten(wrong)}: "
             "replace it, for example by '_', in the training text."
         )
-    try:
-        with Path(path).open("w", encoding="utf-8") as file:
-            file.write(f"{len(words)} {embeddings.shape[1]}\n")
-            for word, vector in zip(words, embeddings.tolist(), strict=True):
-                file.write(word + " " + " ".join(f"{v:.6g}" for v in vector) + "\n")
-    except OSError as error:
-        raise DataError(f"{path}: cannot be written ({error.strerror}). Does its directory exist?") from None
+    with atomic_write(path) as file:
+        file.write(f"{len(words)} {embeddings.shape[1]}\n")
+        for word, vector in zip(words, embeddings.tolist(), strict=True):
+            file.write(word + " " + " ".join(f"{v:.6g}" for v in vector) + "\n")

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from trelliswork.compute.checks import check_count
 from trelliswork.data import Corpus, Vocabulary
+from trelliswork.data.files import shorten
 from trelliswork.data.vocabulary import strings
 from trelliswork.errors import DataError, ShapeError
 from trelliswork.features.knowledge import KNOWLEDGE, Knowledge
@@ -272,3 +273,7 @@ class MRFTagger(ChainTagger):
 def _check_tags(words: Sentences, tags: Sentences) -> None:
     if [len(sentence) for sentence in words] != [len(sentence) for sentence in tags]:
         raise ShapeError("y must have a tag for each word of X: the lengths of some sentences differ.")
+    for n, sentence in enumerate(tags):
+        for t, tag in enumerate(sentence):
+            if not isinstance(tag, str):
+                raise DataError(f"sentence {n}, token {t} of y: expected a tag, got {shorten(tag)}.").at(n, t)

@@ -19,6 +19,7 @@ from trelliswork.learning.report import Callback, FitReport, Step
 from trelliswork.learning.watch import Development
 from trelliswork.metrics.dependencies import ParseReport, evaluate_parsing
 from trelliswork.models.base import Arrays, Description, watch_for
+from trelliswork.models.entrance import COLUMNS
 from trelliswork.models.parameters import TRAINING, BatchSize, Clusters, MaxMinutes, Parameter, Patience, Seed
 from trelliswork.models.parser.calibration import fit_crossings, fit_temperatures, head_log_score
 from trelliswork.models.parser.data import (
@@ -98,6 +99,7 @@ class DependencyParser(TreeParser):
     """
 
     kind: ClassVar[str] = "parser"
+    _tokens: ClassVar[tuple[type, ...]] = COLUMNS
     title: ClassVar[str] = "Dependency parser"
     labels_: Vocabulary | None
     order_: int

@@ -39,7 +39,6 @@ def priors_of(model: Any) -> GrammarPriors:
 
 def listed_words(words: list[str]) -> Vocabulary:
     """Return the words of a saved model."""
-    words = [UNKNOWN if word == "<unknown>" and UNKNOWN not in words else word for word in words]
     return Vocabulary(words, unknown=UNKNOWN, default=UNKNOWN)
 
 

@@ -1,0 +1,66 @@
+"""Standard streams that are closed or cannot write a character, and outputs in gzip."""
+
+import gzip
+import os
+import subprocess
+import sys
+
+import pytest
+
+from trelliswork import CRF, bundled
+
+
+@pytest.fixture(scope="module")
+def tagger(tmp_path_factory):
+    train = bundled.load("train")[:20]
+    path = tmp_path_factory.mktemp("streams") / "tagger"
+    CRF("pos", tol=0.1).fit([list(s.words) for s in train], [list(s.tags) for s in train]).save(path)
+    return path
+
+
+def shell(command, tagger, **environment):
+    """Run a shell command, in which $T is the command line with a tagger."""
+    names = {"T": f"{sys.executable} -m trelliswork", "M": str(tagger)}
+    return subprocess.run(
+        command, shell=True, capture_output=True, env=os.environ | names | environment, text=True, encoding="utf-8"
+    )
+
+
+def test_a_closed_standard_output_is_an_error(tagger):
+    for command in ("echo 'A dog .' | $T tag $M --format text >&-", "$T inspect $M >&-"):
+        done = shell(command, tagger)
+        assert (done.returncode, done.stderr.count("\n")) == (1, 1), done.stderr
+        assert "error: standard output is closed" in done.stderr
+
+
+def test_nothing_is_written_to_a_closed_standard_output(tagger, tmp_path):
+    done = shell(f"echo 'A dog .' | $T tag $M --format text --out {tmp_path}/out.txt >&-", tagger)
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "out.txt").read_text().count("\n") == 4
+
+
+def test_a_closed_standard_input_is_an_error(tagger):
+    done = shell("$T tag $M - <&-", tagger)
+    assert (done.returncode, done.stderr.count("\n")) == (1, 1), done.stderr
+    assert "error: standard input is closed" in done.stderr
+
+
+def test_an_encoding_that_lacks_a_character_is_named(tagger):
+    done = shell("echo 'Ägypten .' | $T tag $M --format text", tagger, PYTHONIOENCODING="ascii")
+    assert done.returncode == 1
+    assert r"the output has '\xc4', which ascii cannot write. Set PYTHONIOENCODING=utf-8" in done.stderr
+    assert "bug" not in done.stderr
+
+
+def test_names_that_end_in_gz_are_written_with_gzip(tagger, tmp_path):
+    text = "A dog sleeps .\nCats Ä .\n" * 500
+    (tmp_path / "in.txt").write_text(text, encoding="utf-8")
+    for name in ("a.txt", "b.txt.gz"):
+        done = shell(f"$T tag $M {tmp_path}/in.txt --format text --out {tmp_path}/{name}", tagger)
+        assert done.returncode == 0, done.stderr
+    packed = (tmp_path / "b.txt.gz").read_bytes()
+    assert len(packed) < (tmp_path / "a.txt").stat().st_size / 5
+    assert gzip.decompress(packed) == (tmp_path / "a.txt").read_bytes()
+    again = shell(f"$T tag $M {tmp_path}/b.txt.gz --format text --out {tmp_path}/b.txt.gz", tagger)
+    assert "would replace the input" in again.stderr
+    assert not list(tmp_path.glob(".*"))
