@@ -1,0 +1,1 @@
+"""Hostile input: nothing crashes, nothing hangs."""
