@@ -82,7 +82,7 @@ def load_served(settings: Settings, name: str) -> Served:
     """Load a model and let it answer once, so that kernels are loaded, or compiled, before somebody waits for them."""
     from trelliswork.models import load
 
-    model: Any = load(settings.models[name], mapped=True)
+    model: Any = load(settings.models[name], mapped=settings.copies.get(name, False))
     model.freeze()
     served = Served(name, model, abilities_of(type(model)), Form.of(model))
     example = _example(served.form)
@@ -148,6 +148,8 @@ async def _serve(server: Worker, service: Service) -> None:
     signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGTERM, signal.SIGHUP])
     loop.add_reader(sys.stdin.fileno(), orphaned)
     await server.serve()
+    sys.stderr.flush()
+    os._exit(0)  # at once: a model that is being loaded, or the orderly end of large ones, would take seconds
 
 
 def main() -> None:
@@ -175,8 +177,6 @@ def main() -> None:
     )
     config.load()
     asyncio.run(_serve(Worker(config, inherited(listening), service), service))
-    sys.stderr.flush()
-    os._exit(0)  # at once: the orderly end of an interpreter with large models takes seconds
 
 
 if __name__ == "__main__":
