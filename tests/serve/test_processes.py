@@ -29,8 +29,10 @@ def running():
 
     yield start
     for service in started:
-        service.process.kill()
-        service.process.communicate()
+        if service.process.poll() is None:
+            for pid in (service.process.pid, *service.workers):
+                os.kill(pid, signal.SIGKILL)
+            service.process.communicate()
 
 
 def resident(pid: int) -> float:
