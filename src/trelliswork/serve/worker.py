@@ -85,25 +85,13 @@ def load_served(settings: Settings, name: str) -> Served:
     model: Any = load(settings.models[name], mapped=settings.copies.get(name, False))
     model.freeze()
     served = Served(name, model, abilities_of(type(model)), Form.of(model))
-    example = _example(served.form)
+    example: Tokens = [tuple(t) if isinstance(t, list) else t for t in model.example_ or ()]
     for ability in served.abilities.values() if example else ():
         sentence: Tokens = [None, *example[1:]] if ability.blanks else example
         with contextlib.suppress(TrellisworkError), warnings.catch_warnings():  # such as for unknown words
             warnings.simplefilter("ignore")
             ability.answer(model, [sentence], ability.read_options({}))
     return served
-
-
-def _example(form: Form) -> Tokens:
-    """Return a sentence of a form; empty if there is none."""
-    from trelliswork.data import bundled
-
-    sentence = bundled.load("train")[0]
-    if form.kind == "words":
-        return list(sentence.words)
-    if form.kind == "columns" and form.n_columns == 2:
-        return list(zip(sentence.words, sentence.tags, strict=True))
-    return []
 
 
 async def _reload(service: Service) -> None:
