@@ -75,7 +75,7 @@ TokenizeOption = Annotated[
 TokenizerOption = Annotated[
     str | None,
     typer.Option(
-        help="Tokenizer of raw text instead of our rules: spacy, spacy:LANGUAGE, spacy:PIPELINE or hf:NAME.",
+        help="Tokenizer of raw text instead of our rules: spacy, spacy:LANGUAGE or spacy:PIPELINE.",
         show_default=False,
     ),
 ]

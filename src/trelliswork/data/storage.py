@@ -151,12 +151,18 @@ def _unwritable(path: str | Path, error: OSError) -> DataError:
 
 
 def load_model(
-    path: str | Path, kind: str | None = None, *, layout: Layout = MODEL, verify: bool = True, mapped: bool = False
+    path: str | Path,
+    kind: str | None = None,
+    *,
+    layout: Layout = MODEL,
+    verify: bool = True,
+    mapped: bool | str = False,
 ) -> tuple[dict[str, Any], Arrays]:
     """Read the description and the arrays of a directory; ``kind``, if given, must be the kind of the model.
 
     The checksums of both files, or the digest of a large one, are compared unless ``verify`` is false. With ``mapped``
     the arrays are pages of the file, which processes share until one of them changes a page; the change is its own.
+    If ``mapped`` names a copy of the file of arrays that has its checksum, they are pages of the copy.
     """
     from safetensors import SafetensorError
     from safetensors.numpy import load_file
@@ -168,9 +174,13 @@ def load_model(
         name, checks = _arrays_of(description, layout)
         file = Path(path) / name
         try:
+            if isinstance(mapped, str):
+                with suppress(OSError, ValueError):  # no copy, or an empty one
+                    if checks and _is_whole(Path(mapped), checks):
+                        return description, map_arrays(Path(mapped))
             if verify and not _is_whole(file, checks):
                 raise DataError(f"{file}: damaged: its checksum is wrong. Copy it again, or {layout.remedy}.")
-            return description, map_arrays(file) if mapped else load_file(file)
+            return description, map_arrays(file) if mapped is True else load_file(file)
         except FileNotFoundError:
             if _version(description_file) == version:
                 break
@@ -179,6 +189,11 @@ def load_model(
         except (OSError, ValueError, KeyError, TypeError, AttributeError, OverflowError, SafetensorError) as error:
             raise DataError(f"{file}: damaged ({error}): {layout.remedy}.") from None
     raise DataError(f"{file}: missing, although {layout.description} names it. Copy it again, or {layout.remedy}.")
+
+
+def arrays_file(path: str | Path, layout: Layout = MODEL) -> Path:
+    """Return the file of arrays that the description of a directory names."""
+    return Path(path) / _arrays_of(read_description(path, layout=layout), layout)[0]
 
 
 def read_description(

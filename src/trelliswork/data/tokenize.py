@@ -12,7 +12,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from itertools import chain
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -40,39 +40,15 @@ _OTHERS = (
 _TITLE = frozenset(word.lower() for word in _TITLES.split())  # a name follows: never the end of a sentence
 _ABBREVIATION = _TITLE | frozenset(word.lower() for word in _OTHERS.split())
 _WORDS_TOO = frozenset({"no", "art", "sun", "sat", "mar"})  # also words, which may end a sentence
-_STARTERS = frozenset(
-    word.title()
-    for word in [
-        "the",
-        "a",
-        "an",
-        "it",
-        "he",
-        "she",
-        "they",
-        "we",
-        "i",
-        "you",
-        "this",
-        "that",
-        "these",
-        "those",
-        "there",
-        "in",
-        "on",
-        "at",
-        "but",
-        "and",
-        "if",
-        "when",
-    ]
-)
+_CAPITALS = "The A An It He She They We I You This That These Those There In On At But And If When"
+_STARTERS = frozenset(_CAPITALS.split())
 _QUOTES = "\"'“”‘’«»`"
 _CLITIC = re.compile(r"(?i)(?<=[^\W\d_])(n['’]t|['’](?:s|m|d|re|ve|ll))$")
+# Linear in the length of any text: no alternative reads far and then fails at each of many places.
 _TOKEN = re.compile(
     r"""
     (?:https?://|ftp://|www\.)[^\s<>"”]*[^\s<>"”.,;:!?)\]}'’]   # addresses
-  | [\w.+-]+@\w[\w-]*(?:\.\w[\w-]*)+
+  | (?<![\w.+-])[\w.+-]++@\w[\w-]*+(?:\.\w[\w-]*+)++
   | [#@]\w+
   | (?:[:;=8][-o*']?[)\](\[dDpP/\\|*])(?!\w)                    # faces
   | <3
@@ -89,7 +65,8 @@ _CURRENCY = "$€£¥"
 LOOKAHEAD = 3  # tokens of the next sentence that the end of one depends on
 PARAGRAPH = 1000  # lines of a paragraph that are split together
 _PARAGRAPH = re.compile(r"\n[ \t\r\f\v]*\n\s*")
-_ENDING = re.compile(r"[.!?…]+|\.{2,}")
+_ENDING = re.compile(r"[.!?…]+")
+_FOLLOWING = re.compile(r"\S")
 _CLOSING = frozenset(")]}" + _QUOTES)
 _OPENING = frozenset("([{" + _QUOTES)
 
@@ -168,8 +145,8 @@ def _is_abbreviation(word: str, text: str, end: int, stop: int) -> bool:
 
 def _at_end(text: str, end: int, stop: int) -> bool:
     """Return whether a sentence can end here: white space and a capital follow, or nothing."""
-    rest = text[end:stop].lstrip()
-    return not rest or (rest[0].isupper() and not rest[:2].isdigit())
+    following = _FOLLOWING.search(text, end, stop)
+    return following is None or following.group().isupper()
 
 
 def sentence_ends(pieces: list[Piece], text: str) -> Iterator[int]:
@@ -208,16 +185,14 @@ def tokenizer(name: str = "rules") -> Tokenizer:
     ----------
     name : str
         ``rules``; ``spacy`` or ``spacy:LANGUAGE``, a blank pipeline of spaCy with its sentence rules; ``spacy:NAME``,
-        an installed pipeline; ``hf:NAME``, the pre-tokenizer of a fast tokenizer of Hugging Face, with our sentences.
+        an installed pipeline.
     """
     kind, _, rest = name.partition(":")
     if kind == "rules" and not rest:
         return tokenize
     if kind == "spacy":
         return _spacy(rest or "en")
-    if kind == "hf" and rest:
-        return _hugging_face(rest)
-    raise ValueRangeError(f"the tokenizer must be rules, spacy, spacy:LANGUAGE or hf:NAME, got {name!r}.")
+    raise ValueRangeError(f"the tokenizer must be rules, spacy, spacy:LANGUAGE or spacy:NAME, got {name!r}.")
 
 
 def _spacy(name: str) -> Tokenizer:
@@ -237,32 +212,6 @@ def _spacy(name: str) -> Tokenizer:
                 pieces = [Piece(t.text, start + t.idx, start + t.idx + len(t)) for t in sentence if not t.is_space]
                 if pieces:
                     sentences.append(pieces)
-        return sentences
-
-    return split
-
-
-def _hugging_face(name: str) -> Tokenizer:
-    with extras_for("the tokenizer hf"):
-        from transformers import AutoTokenizer
-
-    backend: Any = AutoTokenizer.from_pretrained(name, use_fast=True).backend_tokenizer.pre_tokenizer
-
-    def split(text: str) -> list[list[Piece]]:
-        sentences: list[list[Piece]] = []
-        for start, stop in _paragraphs(text):
-            part = text[start:stop]
-            pieces = []
-            for _, (a, b) in backend.pre_tokenize_str(part):
-                kept = part[a:b].strip()
-                if kept:
-                    a += part[a:b].index(kept)
-                    pieces.append(Piece(kept, start + a, start + a + len(kept)))
-            first = 0
-            for end in [*sentence_ends(pieces, text), len(pieces)]:
-                if end > first:
-                    sentences.append(pieces[first:end])
-                first = end
         return sentences
 
     return split

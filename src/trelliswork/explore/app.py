@@ -61,7 +61,7 @@ def create_app(
     JSON too, ``{"what", "expected", "got"}``, except for a wrong ``Host``, which gets a line of plain text.
     """
     explorer, engine = explorer_of(model), Engine(MAX_WAITING, status=503, name="explore")
-    explorer.reader.split = split
+    explorer.reader.split, explorer.reader.kept = split, model.example_
     about = describe(model, explorer, name)
 
     async def page(request: Request) -> Response:
@@ -77,7 +77,7 @@ def create_app(
         Route("/", page),
         Route("/api/model", facts),
         Route("/api/{ability}", ask, methods=["POST"]),
-        Mount("/static", StaticFiles(directory=STATIC)),
+        Mount("/static", StaticFiles(directory=STATIC, packages=[("trelliswork", "report/shared")])),
     ]
     middleware = [
         Middleware(_Headers),

@@ -1,6 +1,6 @@
 """Input from the page: checked fields of a JSON object, lines of text as tokens of a model, and error messages."""
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -126,6 +126,7 @@ class TokenReader:
     max_words: int = 200
     lower: bool = False  # whether words are converted to lower case, as in training
     split: Tokenizer | None = None  # of raw text; by default words are between white space
+    kept: Sequence[Any] | None = None  # a sentence of the training data
 
     def read(self, text: str, *, blanks: bool = False) -> tuple[list[Any], list[str]]:
         """Return the tokens for the model, and the words to show; ``blanks`` turns ``_`` into ``None``."""
@@ -160,15 +161,10 @@ class TokenReader:
         return "Any text." if self.raw else "Words and punctuation marks separated by spaces."
 
     def example(self) -> str:
-        """Return a sentence of the bundled corpus in this format; empty if it lacks the columns."""
-        from trelliswork.data import bundled
-
-        if self.form not in ("words", "columns") or self.n_columns > 2:
-            return ""
-        sentence = bundled.load("train")[1853]  # short, and its preposition may attach to two words
-        if self.n_columns == 1:
-            return " ".join(sentence.words)
-        return " ".join(f"{word}{COLUMN}{tag}" for word, tag in zip(sentence.words, sentence.tags, strict=True))
+        """Return the sentence of the training data that the model keeps; empty if it has none."""
+        joint = ATTRIBUTE if self.form == "attributes" else COLUMN
+        n = self.n_columns if self.form in ("words", "columns") else None
+        return " ".join(joint.join(t[:n]) if isinstance(t, list) else str(t) for t in self.kept or ())
 
     def _token(self, t: int, typed: str) -> Any:
         if self.form == "attributes":

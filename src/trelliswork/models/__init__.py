@@ -78,11 +78,11 @@ def _class_of(path: str | Path, kind: str) -> "type[Estimator]":
     return cls
 
 
-def load(path: str | Path, *, verify: bool = True, mapped: bool = False) -> "Estimator":
+def load(path: str | Path, *, verify: bool = True, mapped: bool | str = False) -> "Estimator":
     """Read a model directory and return the estimator of the right class.
 
     The checksums of its files are compared unless ``verify`` is false. With ``mapped`` the file of weights is mapped
-    into memory, so that processes on one machine share it.
+    into memory, so that processes on one machine share it; if ``mapped`` names a copy of that file, the copy is.
     """
     plain, arrays = load_model(path, verify=verify, mapped=mapped)
     return _class_of(path, plain["kind"])._restored(path, plain, arrays)

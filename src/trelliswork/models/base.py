@@ -21,6 +21,7 @@ from trelliswork.learning.report import Callback, FitReport
 from trelliswork.learning.watch import Development, Watch, open_checkpoint
 from trelliswork.models.calibration import Calibration
 from trelliswork.models.entrance import METHODS, checking
+from trelliswork.models.examples import keeping_example, plain_sentence
 from trelliswork.models.parameters import declared, documented, plain_signature, unknown_parameter
 
 Arrays = dict[str, NDArray[Any]]
@@ -97,6 +98,8 @@ class Estimator(Displayed):
         Layout of the training file, if the model was trained on the command line.
     calibration_ : Calibration or None
         Result of `calibrate`.
+    example_ : list or None
+        A short sentence of the training data.
     """
 
     kind: ClassVar[str]  # in model.json and on the command line
@@ -105,6 +108,7 @@ class Estimator(Displayed):
     report_: FitReport
     input_: dict[str, Any]
     calibration_: Calibration | None = None
+    example_: list[Any] | None = None
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
@@ -113,6 +117,8 @@ class Estimator(Displayed):
             cls.__signature__ = plain_signature(cls)  # type: ignore[attr-defined]  # for help()
         if "predict" in cls.__dict__ and not getattr(cls.predict, "__isabstractmethod__", False):  # type: ignore[attr-defined]
             cls.predict = _returning_predictions(cls.predict)  # type: ignore[attr-defined]
+        if "fit" in cls.__dict__ and not getattr(cls.fit, "__isabstractmethod__", False):  # type: ignore[attr-defined]
+            cls.fit = keeping_example(cls.fit)  # type: ignore[attr-defined]
         if "posterior" in cls.__dict__ and not getattr(cls.posterior, "__isabstractmethod__", False):  # type: ignore[attr-defined]
             cls.posterior = _with_names(cls.posterior)  # type: ignore[attr-defined]
         if hasattr(cls, "_tokens"):
@@ -229,7 +235,7 @@ class Estimator(Displayed):
     def _content(self) -> tuple[dict[str, Any], Arrays]:
         """Return all that is saved: the state, the layout of the training file, and the calibration."""
         plain, arrays = self._state()
-        plain |= {"input": getattr(self, "input_", {})}
+        plain |= {"input": getattr(self, "input_", {}), "example": self.example_}
         if self.calibration_ is not None:
             plain["calibration"] = self.calibration_.to_dict()
         return plain, arrays
@@ -257,6 +263,7 @@ class Estimator(Displayed):
             model = cls._from_state(plain, arrays)
             model._check_parameters()
             model.input_ = dict(plain.get("input", {}))
+            model.example_ = plain_sentence(plain.get("example"))
             model.calibration_ = Calibration.from_dict(plain.get("calibration"))
             _log.info("loaded a model of kind %s from %s", cls.kind, path)
         except (DataError, ImportError, OSError):

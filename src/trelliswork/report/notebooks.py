@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import re
 from functools import lru_cache
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -16,7 +15,7 @@ from trelliswork.data import Tree
 from trelliswork.learning.report import FitReport
 from trelliswork.models.base import Estimator
 from trelliswork.report.curves import learning_curves
-from trelliswork.report.page import Html, element, figure, number, scroll, shortened, side_by_side, svg
+from trelliswork.report.page import Html, element, figure, number, scroll, shortened, side_by_side, stylesheet, svg
 from trelliswork.report.structures import constituent_tree, dependency_tree, trellis
 from trelliswork.report.tables import bars, facts
 
@@ -47,7 +46,7 @@ def framed(*blocks: Html) -> str:
 @lru_cache(maxsize=1)
 def _style() -> str:
     """Return the style of pages, limited to displays: everything is nested in their class."""
-    css = Path(__file__).with_name("style.css").read_text(encoding="utf-8")
+    css = stylesheet()
     themes = re.findall(r":root \{(.*?)\}", css, re.DOTALL)
     rules = re.sub(r"(?m)^html \{.*\}$|^@media \(prefers-reduced-motion.*$|^@media print.*$", "", css)
     rules = rules.replace(":root {", "& {").replace("\nbody {", "\n& {").replace("margin: 0; background", "background")

@@ -19,6 +19,10 @@ POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
 # Characters that XML does not allow: control characters and unpaired surrogates.
 _INVALID = re.compile("[\\x00-\\x08\\x0b\\x0c\\x0e-\\x1f\\x7f-\\x9f\\ud800-\\udfff\\ufffe\\uffff]")
 _VOID = {"meta", "link", "br"}
+_HERE = Path(__file__).parent
+
+
+NAME = "Trelliswork"
 
 
 class Html(str):
@@ -147,6 +151,11 @@ def figure(picture: object, title: str = "", note: object = "") -> Html:
     return element("figure", above, picture, element("figcaption", note) if note else "")
 
 
+def stylesheet() -> str:
+    """Return the style of pages: what all faces of the package have in common, then their own."""
+    return "".join((_HERE / name).read_text(encoding="utf-8") for name in ("shared/theme.css", "style.css"))
+
+
 class Page:
     """A page with a title, a few facts at the top, and sections.
 
@@ -204,7 +213,9 @@ class Page:
             sections.append(element("section", heading, above, *blocks, id=f"s{k}", aria_labelledby=f"s{k}-title"))
             links.append(element("li", element("a", title, href=f"#s{k}")))
         head = [
-            element("p", "trelliswork", class_="brand"),
+            element(
+                "p", Html((_HERE / "shared" / "icon.svg").read_text(encoding="utf-8").strip()), NAME, class_="brand"
+            ),
             element("h1", self.title),
             element("p", self.lead, class_="lead") if self.lead else "",
             element("dl", *cards, class_="cards") if cards else "",
@@ -213,7 +224,6 @@ class Page:
         body = element(
             "body", element("header", *head), element("main", *sections), element("footer", element("p", self.footer))
         )
-        style = Path(__file__).with_name("style.css").read_text(encoding="utf-8")
         top = element(
             "head",
             element("meta", charset="utf-8"),
@@ -221,7 +231,7 @@ class Page:
             element("meta", http_equiv="Content-Security-Policy", content=POLICY),
             element("link", rel="icon", href="data:,"),  # otherwise a browser requests one
             element("title", f"{self.title} · trelliswork"),
-            element("style", Html(style)),
+            element("style", Html(stylesheet())),
         )
         return f"<!doctype html>\n{element('html', top, body, lang='en')}\n"
 

@@ -1,4 +1,4 @@
-"""Pictures of structures over a sentence: trellises of labels, dependency trees and constituent trees."""
+"""Pictures of structures over a sentence: trellises of labels, spans, dependency trees and constituent trees."""
 
 from collections.abc import Mapping, Sequence
 from itertools import accumulate
@@ -15,6 +15,7 @@ _ROW, _TOP, _FOOT = 30.0, 8.0, 64.0  # of a trellis: row height, margins
 _STEP = 30.0  # between levels of arcs
 _ROUND = 9.0  # radius of their corners
 _SMALL = 11.5  # font size of labels
+COLORS = 6  # of types of spans, in the stylesheet
 Arc = tuple[int, int]  # head and dependent, from 1; 0 is the root
 
 
@@ -93,6 +94,38 @@ def trellis(
     if left_out := len(states) - len(rows):
         note.append(f"{left_out} less probable {'state is' if left_out == 1 else 'states are'} not shown.")
     return figure(element("div", side, scroll(grid, label=about), class_="trellis"), title, " ".join(note))
+
+
+def entities(
+    words: Sequence[str],
+    spans: Sequence[tuple[str, int, int, float | None]],
+    types: Sequence[str] | None = None,
+    *,
+    title: str = "",
+) -> Html:
+    """Draw spans, such as names, in running text, with their types and probabilities.
+
+    Parameters
+    ----------
+    words : list of str
+    spans : list of (type, start, stop, probability)
+        From left to right, without overlaps; ``stop`` is exclusive, and a probability may be ``None``.
+    types : list of str, optional
+        All types, which decide the colors. Default: those of the spans.
+    title : str
+    """
+    types = sorted({kind for kind, *_ in spans}) if types is None else types
+    parts: list[object] = []
+    done = 0
+    for kind, start, stop, p in spans:
+        about = element("small", kind if p is None else f"{kind} {percent(p, 0)}")
+        inside = " ".join(map(shortened, words[start:stop]))
+        color = f"e{types.index(kind) % COLORS}" if kind in types else None
+        parts += [" ".join([*map(shortened, words[done:start]), ""]), element("mark", inside, about, class_=color), " "]
+        done = stop
+    parts.append(" ".join(map(shortened, words[done:])))
+    shown = element("p", *parts, class_="entities")
+    return figure(shown, title) if title else shown
 
 
 def _matrix(words: Sequence[str], states: Sequence[str], marginals: Any) -> NDArray[np.float64]:

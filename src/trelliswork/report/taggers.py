@@ -1,29 +1,37 @@
 """Sections about taggers: the posterior of a sentence, accuracies, confidence and errors."""
 
 from collections.abc import Sequence
+from functools import partial
 from itertools import chain
+from operator import itemgetter
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from trelliswork.data import AttributeCorpus
-from trelliswork.data.schemes import detect_scheme
-from trelliswork.metrics.calibration import ConfidenceReport, evaluate_confidence
+from trelliswork.data.schemes import Span, detect_scheme, spans
+from trelliswork.metrics.calibration import ConfidenceReport
 from trelliswork.metrics.induction import InductionReport
-from trelliswork.metrics.tagging import Score, TaggingReport, evaluate_tagging
+from trelliswork.metrics.tagging import Score, TaggingReport, evaluate_tagging, with_confidence
 from trelliswork.models.tasks import LayeredTagger
 from trelliswork.report.charts import calibration
 from trelliswork.report.page import Html, Section, join, percent, side_by_side
 from trelliswork.report.samples import JUDGED, SEARCHED, Sample, example
-from trelliswork.report.structures import trellis
-from trelliswork.report.tables import confusion, facts, table
+from trelliswork.report.structures import entities, trellis
+from trelliswork.report.tables import confusion, facts, folded, table
+
+ERRORS = ("wrong type", "wrong boundary", "wrong type and boundary", "spurious", "missed")
+LISTED = 8  # wrong spans of each kind
+AROUND = 10  # words on each side of a wrong span
 
 
 class Answers(NamedTuple):
-    """Predicted labels of sentences and the probabilities of all labels."""
+    """Predicted labels of sentences, the probabilities of all labels, and those of spans if labels encode spans."""
 
     labels: list[list[str]]
     marginals: list[list[dict[str, float]]]
+    spans: list[list[tuple[Span, float]]] | None = None
+    types: Sequence[str] = ()  # of spans
 
     def confidence(self) -> list[list[float]]:
         """Return the probability of each predicted label."""
@@ -31,12 +39,13 @@ class Answers(NamedTuple):
             [p[label] for p, label in zip(*rows, strict=True)] for rows in zip(self.marginals, self.labels, strict=True)
         ]
 
-    def judged(self, gold: Sequence[Sequence[str]]) -> ConfidenceReport:
-        """Compare the probabilities with gold labels."""
+    def judged(self, gold: Sequence[Sequence[str]]) -> TaggingReport:
+        """Compare labels and spans, and their probabilities, with gold labels."""
         rows = zip(self.marginals, self.labels, gold, strict=True)
-        return evaluate_confidence(
-            [[(p[label], label == g, p.get(g, 0.0)) for p, label, g in zip(*row, strict=True)] for row in rows]
-        )
+        ps = [[(p[label], p.get(g, 0.0)) for p, label, g in zip(*row, strict=True)] for row in rows]
+        report = evaluate_tagging(gold, self.labels, scheme="auto" if self.spans is not None else None)
+        found = None if self.spans is None else [[p for _, p in row] for row in self.spans]
+        return with_confidence(report, gold, self.labels, ps, found)
 
 
 def confidence_tables(report: ConfidenceReport) -> Html:
@@ -63,41 +72,24 @@ def sentence_section(model: Any, sample: Sample) -> list[Section]:
     rows = zip(*(answers.confidence() for answers in layers.values()), strict=True)
     n = example([[min(ps) for ps in zip(*row, strict=True)] for row in rows])
     words, gold = some.words()[n], _gold(some)
-    pictures = [
-        trellis(
-            words,
-            list(answers.marginals[n][0]),
-            answers.marginals[n],
-            answers.labels[n],
-            gold[name][n] if name in gold else None,
-            title=f"Layer {name}" if name else "",
-        )
-        for name, answers in layers.items()
-    ]
+    pictures = []
+    for name, answers in layers.items():
+        title = f"Layer {name}" if name else ""
+        right, states = gold[name][n] if name in gold else None, list(answers.marginals[n][0])
+        picture = trellis(words, states, answers.marginals[n], answers.labels[n], right, title=title)
+        if answers.spans is not None:
+            pictures.append(entities(words, [(*span, p) for span, p in answers.spans[n]], answers.types, title=title))
+            picture = folded("Labels of all tokens", picture)
+        pictures.append(picture)
     one = some.take([n])
     log_p = model.log_prob(one.X, _labeling(model, {name: [answers.labels[n]] for name, answers in layers.items()}))
     note = f"{example_note(sample, some)} The whole labeling has probability {percent(float(np.exp(log_p[0])))}."
-    return [("The posterior of a sentence", note, [*pictures, *_spans(model, one, words)])]
+    return [("The posterior of a sentence", note, pictures)]
 
 
 def _labeling(model: Any, by_layer: dict[str, Any]) -> Any:
     """Return labels as ``fit`` takes them."""
     return by_layer if isinstance(model, LayeredTagger) else by_layer[""]
-
-
-def _spans(model: Any, one: Sample, words: Sequence[str]) -> list[Html]:
-    """Return tables of the spans of a sentence with their probabilities."""
-    layered = isinstance(model, LayeredTagger)
-    sets = [layer.labels for layer in model.layers_] if layered else [model.labels_]
-    if all(detect_scheme(labels) is None for labels in sets):
-        return []
-    found: Any = model.predict_spans(one.X)
-    tables = []
-    for name, (row,) in (found if isinstance(found, dict) else {"": found}).items():
-        rows = [[" ".join(words[s.start : s.stop]), s.type, percent(p)] for s, p in row]
-        title = f"Spans of layer {name}" if name else "Spans"
-        tables.append(table(["span", "type", "probability of all its labels"], rows, title=title))
-    return tables
 
 
 def example_note(sample: Sample, searched: Sample) -> str:
@@ -122,13 +114,18 @@ def compared_sections(model: Any, sample: Sample, *, results: bool) -> list[Sect
             sections += tagging_sections(evaluate_tagging(gold[name], answers.labels, **options), name, sample.part)
     note = f"On {'the first ' if len(some) < len(full) else ''}{len(some):,} sentences of the {sample.part} data."
     for name, answers in layers.items():
-        report = answers.judged(gold[name])
+        report, layer = answers.judged(gold[name]), f" of layer {name}" if name else ""
+        if report.scheme is not None and answers.spans is not None:
+            wrong, counts = _wrong_spans(words, [spans(row, report.scheme) for row in gold[name]], answers)
+            sections.append((f"Wrong spans{layer}", f"{note} {counts}", [wrong]))
+        judged = [one for one in (report.span_confidence, report.confidence) if one is not None]
         blocks = [
-            side_by_side(calibration(report.bins, title="Calibration"), confidence_tables(report)),
+            *(side_by_side(calibration(one.bins, title=f"Calibration of {one.what}", what=one.what),
+                           confidence_tables(one)) for one in judged),
             _confident_errors(words, gold[name], answers),
             confusion(chain(*gold[name]), chain(*answers.labels), title="Confusion matrix"),
-        ]
-        sections.append((f"Confidence and errors{f' of layer {name}' if name else ''}", note, blocks))
+        ]  # fmt: skip
+        sections.append((f"Confidence and errors{layer}", note, blocks))
     return sections
 
 
@@ -170,10 +167,18 @@ def induction_sections(report: InductionReport) -> list[Section]:
 
 def _ask(model: Any, X: Any) -> dict[str, Answers]:
     """Return the answers of a tagger by layer; the name of a single layer is empty."""
-    if isinstance(model, LayeredTagger):
-        marginals: Any = model.predict_marginals(X)
-        return {name: Answers(labels, marginals[name]) for name, labels in model.predict_layers(X).items()}
-    return {"": Answers(model.predict(X), model.predict_marginals(X))}
+    layered = isinstance(model, LayeredTagger)
+    sets = {layer.name: list(layer.labels) for layer in model.layers_} if layered else {"": list(model.labels_)}
+    found: Any = model.predict_spans(X) if any(map(detect_scheme, sets.values())) else None
+    labels, marginals = (model.predict_layers if layered else model.predict)(X), model.predict_marginals(X)
+    if not layered:
+        return {"": Answers(labels, marginals, found, _types(sets[""]))}
+    return {name: Answers(labels[name], marginals[name], (found or {}).get(name), _types(sets[name])) for name in sets}
+
+
+def _types(labels: Sequence[str]) -> list[str]:
+    """Return the types of spans that labels encode."""
+    return sorted({label[2:] for label in labels if label != "O"})
 
 
 def _gold(sample: Sample) -> dict[str, Any]:
@@ -200,3 +205,38 @@ def _confident_errors(
                 errors.append((-p, len(errors), " ".join(around), g, label))
     rows = [[place, g, label, percent(-p)] for p, _, place, g, label in sorted(errors)[:n]]
     return table(["[word]", "gold", "predicted", "probability"], rows, title="Most confident errors")
+
+
+def _wrong_spans(
+    sentences: Sequence[Sequence[str]], gold: Sequence[Sequence[Span]], answers: Answers
+) -> tuple[Html, str]:
+    """Return the spans that differ from gold in their sentences, the most probable first, and how many there are."""
+    rows: dict[str, list[tuple[float, Html, str]]] = {kind: [] for kind in ERRORS}
+    for words, right, row in zip(sentences, gold, answers.spans or [], strict=True):
+        wrong: list[tuple[Span, float | None]] = [(span, p) for span, p in row if span not in right]
+        missed = set(right) - {span for span, _ in row}
+        wrong += [(g, None) for g in right if g in missed and not any(_overlap(g, span) for span, _ in wrong)]
+        for span, p in wrong:
+            near = max((g for g in missed if _overlap(g, span)), key=partial(_overlap, span), default=None)
+            first = max(0, span.start - AROUND)
+            mark = (span.type, span.start - first, span.stop - first, p)
+            text = entities(words[first : span.stop + AROUND], [mark], answers.types)
+            named = "–" if near is None else f"{near.type}: {' '.join(words[near.start : near.stop])}"
+            rows[_error(span, p, near)].append((-(p or 0.0), text, named))
+    for some in rows.values():
+        some.sort(key=itemgetter(0))
+    summary = ", ".join(f"{len(some):,} {kind}" for kind, some in rows.items() if some) or "none"
+    listed = [(kind, *cells) for kind, some in rows.items() for _, *cells in some[:LISTED]]
+    return table(["error", "sentence", "gold"], listed), f"Errors: {summary}."
+
+
+def _overlap(one: Span, two: Span) -> int:
+    return max(0, min(one.stop, two.stop) - max(one.start, two.start))
+
+
+def _error(span: Span, p: float | None, gold: Span | None) -> str:
+    if p is None or gold is None:
+        return "missed" if p is None else "spurious"
+    if span.type == gold.type:
+        return "wrong boundary"
+    return "wrong type" if span[1:] == gold[1:] else "wrong type and boundary"

@@ -1,4 +1,4 @@
-"""An HTTP service for saved models: worker processes that share a socket and mapped weights.
+"""An HTTP service for saved models: worker processes that share a socket and a copy of the weights in memory.
 
 =============  ===================================================================
 module         content

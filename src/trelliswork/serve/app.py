@@ -29,6 +29,9 @@ from trelliswork.serve.requests import Form, RequestError, Tokens, check_type, r
 from trelliswork.serve.settings import Settings
 
 JSON, NDJSON = "application/json", "application/x-ndjson"
+SHORT = 8_192  # bytes of a request that is read and answered at once; what takes longer leaves the event loop free
+LONG = 1_000  # items of a list that are written as JSON at once
+_json = partial(json.dumps, ensure_ascii=False, separators=(",", ":"))
 _log = logging.getLogger("trelliswork.serve")
 
 
@@ -51,6 +54,7 @@ class Service:
         self._split = load_tokenizer(settings.tokenizer)
         self.models: dict[str, Served] = {}
         self.engine = Engine(settings.max_queue, settings.batch_words, observe=self._observe)
+        self._texts = Engine(settings.max_queue, name="texts")  # splits raw text, reads and writes JSON
 
     def find(self, ability: str, model: str | None) -> tuple[Served, Ability]:
         """Return a model by name, or the only one with an ability."""
@@ -69,6 +73,20 @@ class Service:
 
     def _addresses(self) -> str:
         return ", ".join(f"/v1/{name}/{ability}" for name, own in self.named.items() for ability in own)
+
+    async def apart(self, raw: bytes, work: Callable[[], Any]) -> Any:
+        """Return the result of work on a request, in another thread unless the request is short."""
+        if len(raw) <= SHORT:
+            return work()
+        (result,) = await self.wait(self._texts.submit(None, lambda _: [work()], [None]))
+        return result
+
+    def read(
+        self, served: Served, ability: Ability, raw: bytes
+    ) -> tuple[list[list[Piece]] | None, list[Tokens], Options, int]:
+        """Return the tokens of a request's raw text, if it has any, its sentences, options, and number of words."""
+        fields = read_json(raw)
+        return self.raw_text(served, ability, fields), *self.sentences(served, ability, fields)
 
     def raw_text(self, served: Served, ability: Ability, fields: Any) -> list[list[Piece]] | None:
         """Put the words of a request's raw text in the place of its sentences, and return them; None without text."""
@@ -134,9 +152,19 @@ def _compute(model: Any, ability: Ability, options: Options, sentences: Any) -> 
     return ability.answer(model, sentences, options)
 
 
-def with_places(answer: dict[str, Any], pieces: list[Piece]) -> dict[str, Any]:
-    """Return the answer to a sentence with its words, and the places of their characters in the text."""
-    return answer | {"words": [p.text for p in pieces], "places": [[p.start, p.stop] for p in pieces]}
+def _written(model: str, answers: Answers, pieces: list[list[Piece]] | None) -> bytes:
+    """Return answers as JSON; those to raw text with their words, and the places of their characters in the text."""
+    if pieces is not None:
+        rows = zip(answers, pieces, strict=True)
+        answers = [a | {"words": [p.text for p in own], "places": [[p.start, p.stop] for p in own]} for a, own in rows]
+    written = (f"{{{','.join(f'{_json(key)}:{_in_pieces(value)}' for key, value in a.items())}}}" for a in answers)
+    return f'{{"model":{_json(model)},"answers":[{",".join(written)}]}}'.encode(errors="replace")
+
+
+def _in_pieces(value: Any) -> str:
+    """Return JSON, of a long list in pieces: the interpreter writes each one without a pause for other threads."""
+    long = isinstance(value, list) and len(value) > LONG
+    return f"[{','.join(map(_json, value))}]" if long else _json(value)
 
 
 def create_app(service: Service) -> Starlette:
@@ -173,15 +201,11 @@ def create_app(service: Service) -> Starlette:
                 response: Response = answer_stream(service, served, chosen, request)
             else:
                 raw = await read_body(request.receive, request.headers, service.settings.max_body)
-                fields = read_json(raw)
-                pieces = service.raw_text(served, chosen, fields)
-                sentences, options, words = service.sentences(served, chosen, fields)
+                pieces, sentences, options, words = await service.apart(raw, partial(service.read, served, chosen, raw))
                 answers = await service.wait(service.submit(served, chosen, options, sentences, words))
-                if pieces is not None:
-                    answers = [with_places(*pair) for pair in zip(answers, pieces, strict=True)]
                 service.count(served, chosen, len(sentences), words)
-                text = json.dumps({"model": model, "answers": answers}, ensure_ascii=False, separators=(",", ":"))
-                response = Response(text.encode(errors="replace"), media_type=JSON)
+                content = await service.apart(raw, partial(_written, model, answers, pieces))
+                response = Response(content, media_type=JSON)
             status = response.status_code
             return response
         except ConnectionResetError:  # the client has gone

@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import os
+import shutil
 import signal
 import sys
 import time
@@ -10,6 +11,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
+from trelliswork.data.storage import arrays_file
 from trelliswork.errors import TrellisworkError
 from trelliswork.serve.metrics import Metrics
 from trelliswork.serve.settings import Settings, api_key
@@ -50,7 +52,9 @@ class Master:
     """The workers of a service."""
 
     def __init__(self, settings: Settings, listening: Socket, say: Callable[[str], object]) -> None:
-        self._settings, self._listening, self._say = settings, listening, say
+        self._copies = {name: os.memfd_create(name) for name in settings.models} if sys.platform == "linux" else {}
+        copies = {name: f"/proc/{os.getpid()}/fd/{place}" for name, place in self._copies.items()}
+        self._settings, self._listening, self._say = replace(settings, copies=copies), listening, say
         self._named = settings.abilities
         self._memory = Metrics.create(self._named, settings.workers + 1)
         self._metrics = Metrics(self._named, self._memory, settings.workers + 1, settings.workers)
@@ -68,7 +72,7 @@ class Master:
         keepers = []
         try:
             rows = range(self._settings.workers)
-            await self._unless_ending(asyncio.gather(*map(self._start, rows)))
+            await self._unless_ending(asyncio.ensure_future(self._start_all()))
             if self._ending.is_set():
                 return
             late.cancel()
@@ -81,7 +85,8 @@ class Master:
                 keeper.cancel()
             self._listening.close()
             await self._stop()
-            os.close(self._memory)
+            for place in (self._memory, *self._copies.values()):
+                os.close(place)
 
     async def _unless_ending(self, task: "asyncio.Future[Any]") -> None:
         ending = asyncio.ensure_future(self._ending.wait())
@@ -92,6 +97,25 @@ class Master:
             task.result()
         else:
             task.cancel()
+
+    def _copy_weights(self) -> None:
+        """Copy the weights of all models into memory that the workers share.
+
+        A worker that mapped the file itself would be killed if somebody truncated it.
+        """
+        for name, place in self._copies.items():
+            with contextlib.suppress(TrellisworkError, OSError):  # a worker reports what it cannot load
+                file = arrays_file(self._settings.models[name])
+                fresh = os.memfd_create(file.name)
+                try:
+                    shutil.copyfile(file, f"/proc/self/fd/{fresh}")
+                    os.dup2(fresh, place, inheritable=False)  # workers keep what they have mapped
+                finally:
+                    os.close(fresh)
+
+    async def _start_all(self) -> None:
+        await asyncio.to_thread(self._copy_weights)
+        await asyncio.gather(*map(self._start, range(self._settings.workers)))
 
     async def _start(self, row: int) -> None:
         """Start a worker, and wait until it serves."""
@@ -136,6 +160,7 @@ class Master:
             self._reloading = asyncio.ensure_future(self._reload_all())
 
     async def _reload_all(self) -> None:
+        await asyncio.to_thread(self._copy_weights)
         failed = self._metrics.total("reloads_total", 'result="failed"')
         for child in list(self._workers.values()):
             with contextlib.suppress(ProcessLookupError, TimeoutError):

@@ -30,6 +30,7 @@ class Settings:
     grace: float = 30.0  # seconds to finish requests before the end
     batch_words: int = 16_000  # that are answered together
     tokenizer: str = "rules"  # of raw text
+    copies: dict[str, str] = field(default_factory=dict)  # files in memory with the weights of models, by name
     hosts: tuple[str, ...] = ("*",)  # names that requests may use
 
     def to_json(self) -> str:

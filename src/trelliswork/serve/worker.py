@@ -82,28 +82,16 @@ def load_served(settings: Settings, name: str) -> Served:
     """Load a model and let it answer once, so that kernels are loaded, or compiled, before somebody waits for them."""
     from trelliswork.models import load
 
-    model: Any = load(settings.models[name], mapped=True)
+    model: Any = load(settings.models[name], mapped=settings.copies.get(name, False))
     model.freeze()
     served = Served(name, model, abilities_of(type(model)), Form.of(model))
-    example = _example(served.form)
+    example: Tokens = [tuple(t) if isinstance(t, list) else t for t in model.example_ or ()]
     for ability in served.abilities.values() if example else ():
         sentence: Tokens = [None, *example[1:]] if ability.blanks else example
         with contextlib.suppress(TrellisworkError), warnings.catch_warnings():  # such as for unknown words
             warnings.simplefilter("ignore")
             ability.answer(model, [sentence], ability.read_options({}))
     return served
-
-
-def _example(form: Form) -> Tokens:
-    """Return a sentence of a form; empty if there is none."""
-    from trelliswork.data import bundled
-
-    sentence = bundled.load("train")[0]
-    if form.kind == "words":
-        return list(sentence.words)
-    if form.kind == "columns" and form.n_columns == 2:
-        return list(zip(sentence.words, sentence.tags, strict=True))
-    return []
 
 
 async def _reload(service: Service) -> None:
@@ -148,6 +136,8 @@ async def _serve(server: Worker, service: Service) -> None:
     signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGTERM, signal.SIGHUP])
     loop.add_reader(sys.stdin.fileno(), orphaned)
     await server.serve()
+    sys.stderr.flush()
+    os._exit(0)  # at once: a model that is being loaded, or the orderly end of large ones, would take seconds
 
 
 def main() -> None:
@@ -175,8 +165,6 @@ def main() -> None:
     )
     config.load()
     asyncio.run(_serve(Worker(config, inherited(listening), service), service))
-    sys.stderr.flush()
-    os._exit(0)  # at once: the orderly end of an interpreter with large models takes seconds
 
 
 if __name__ == "__main__":

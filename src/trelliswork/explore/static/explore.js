@@ -6,22 +6,29 @@
 function tagView() {
   const many = (model.layers || []).length > 1;
   const withBest = !many && model.evidence;
+  let unfolded = false; // the labels below spans
   const about = (answer, entry) => answer.words[entry.token]
     + (many ? ` (${entry.layer})` : "") + (entry.force != null ? ` = ${entry.force}` : ` ≠ ${entry.forbid.join(", ")}`);
   return evidenceView("tag", "Tag", withBest ? { k: 5 } : { k: 1 }, (answer, evidence) => {
     const drawings = [];
+    const draw = () => drawings.forEach((one) => one());
     const sections = answer.layers.map((layer, number) => {
       const box = trellis(answer, layer, number, evidence, many);
       drawings.push(box.draw);
-      return el("section", {}, el("h2", { text: many ? `Layer ${layer.name}` : `p(${layer.name} | sentence)` }), box.root, openPicker(answer, layer, evidence, many), spanTable(answer, layer));
+      const title = el("h2", { text: many ? `Layer ${layer.name}` : layer.spans ? "Spans" : `p(${layer.name} | sentence)` });
+      const labels = [box.root, openPicker(answer, layer, evidence, many)];
+      if (!layer.spans) return el("section", {}, title, ...labels);
+      const below = el("details", { open: unfolded || evidence.open != null, ontoggle: () => { unfolded = below.open; draw(); } },
+        el("summary", { text: "Labels of all tokens" }), labels);
+      return el("section", {}, title, entities(answer, layer), below);
     });
     const remarks = [];
     if (answer.entropy?.length) remarks.push(`Entropy ${answer.entropy.map((h) => `${h.toFixed(2)}`).join(" → ")} nats.`);
     if (answer.kind !== "exact") remarks.push("Probabilities are approximate.");
-    if (model.evidence) remarks.push("Choose a word to force or forbid a label.");
+    if (model.evidence) remarks.push(`${answer.layers.some((layer) => layer.spans) ? "Open the labels and choose" : "Choose"} a word to force or forbid a label.`);
     return {
       parts: [...sections, el("p", { class: "note", text: remarks.join(" ") }), bestLabels(answer)],
-      drawn: () => drawings.forEach((draw) => draw()),
+      drawn: draw,
     };
   }, about);
 }
@@ -76,7 +83,8 @@ function trellis(answer, layer, n, evidence, many) {
     const origin = inside.getBoundingClientRect();
     const points = (path) => path.map((label, t) => {
       const box = cells[layer.labels.indexOf(label)][t].getBoundingClientRect();
-      return [box.left - origin.left + box.width / 2, box.bottom - origin.top - 1];
+      const y = layer.labels.length > 1 ? box.bottom - 1 : box.top + box.height / 2; // one row: through the cells
+      return [box.left - origin.left + box.width / 2, y - origin.top];
     });
     const line = (path, kind) => svg("polyline", { class: kind, points: points(path).map((xy) => xy.join(",")).join(" ") });
     over.setAttribute("width", origin.width);
@@ -87,11 +95,18 @@ function trellis(answer, layer, n, evidence, many) {
   return { root: el("div", { class: "scroll", tabindex: "0", role: "group", "aria-label": "Trellis" }, inside), draw };
 }
 
-function spanTable(answer, layer) {
-  if (!layer.spans?.length) return null;
-  return el("table", { class: "list narrow spans" }, el("thead", {}, el("tr", {}, el("th", { text: "span" }), el("th", { text: "type" }), el("th"), el("th", { class: "number", text: "p" }))),
-    el("tbody", {}, layer.spans.map((span) => el("tr", {}, el("td", { text: answer.words.slice(span.start, span.stop).join(" ") }), el("td", { text: span.type }),
-      el("td", { class: "bars" }, bar(span.p)), el("td", { class: "number", text: number(span.p) })))));
+// The sentence as running text, its spans in the color of their type.
+function entities(answer, layer) {
+  const all = model.layers.find((one) => one.name === layer.name).labels;
+  const types = [...new Set(all.filter((label) => label !== "O").map((label) => label.slice(2)))].sort();
+  const parts = [];
+  let done = 0;
+  for (const { type, start, stop, p } of layer.spans) {
+    parts.push(`${answer.words.slice(done, start).join(" ")} `, el("mark", { class: `e${types.indexOf(type) % 6}`, title: number(p) },
+      answer.words.slice(start, stop).join(" "), el("small", { text: `${type} ${Math.round(100 * p)} %` })), " ");
+    done = stop;
+  }
+  return el("p", { class: "entities" }, parts, answer.words.slice(done).join(" "));
 }
 
 function bestLabels(answer) {
