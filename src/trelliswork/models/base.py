@@ -83,6 +83,46 @@ def _with_names(posterior: Callable[..., Any]) -> Callable[..., Any]:
     return wrapped
 
 
+def _on_one_state(method: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a public method that sees one fitted state, even if another thread fits the estimator meanwhile.
+
+    It runs on a second object with the same dictionary of attributes, which also keeps what the method caches. A fit
+    replaces the dictionary as a whole (`_in_one_step`).
+    """
+
+    @wraps(method)
+    def wrapped(self: Any, *args: Any, **options: Any) -> Any:
+        state = object.__new__(type(self))
+        state.__dict__ = self.__dict__
+        found = method(state, *args, **options)
+        return self if found is state else found
+
+    return wrapped
+
+
+def _in_one_step(fit: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a method that trains a twin, and then takes over all its attributes in one assignment.
+
+    ``fit`` starts from the parameters alone, the other methods from everything there is. After an error or Ctrl-C the
+    estimator is what it was.
+    """
+
+    @wraps(fit)
+    def wrapped(self: Any, *args: Any, **options: Any) -> Any:
+        kept = [*self._parameters(), "_metadata_request"] if fit.__name__ == "fit" else list(self.__dict__)
+        twin = object.__new__(type(self))
+        twin.__dict__ = {name: self.__dict__[name] for name in kept if name in self.__dict__}
+        fit(twin, *args, **options)
+        self.__dict__ = twin.__dict__
+        return self
+
+    return wrapped
+
+
+_TRAINING = ("fit", "partial_fit", "fit_stream")
+_PLAIN = ("get_params", "set_params", "set_fit_request", "get_metadata_routing")  # of the parameters alone
+
+
 class Estimator(Displayed):
     """Base of all estimators.
 
@@ -124,6 +164,9 @@ class Estimator(Displayed):
         if hasattr(cls, "_tokens"):
             for name in METHODS & cls.__dict__.keys():
                 setattr(cls, name, checking(cls.__dict__[name]))
+        for name, method in list(cls.__dict__.items()):
+            if inspect.isfunction(method) and not name.startswith("_") and name not in _PLAIN:
+                setattr(cls, name, (_in_one_step if name in _TRAINING else _on_one_state)(method))
 
     def __new__(cls, *args: Any, **options: Any) -> Self:
         """Name the parameter that other packages call otherwise; ``__init__`` does the rest."""
@@ -215,6 +258,7 @@ class Estimator(Displayed):
         if not self.__sklearn_is_fitted__():
             raise NotFittedError(f"this {type(self).__name__} is not fitted: call fit or load first.")
 
+    @_on_one_state
     def save(self, path: str | Path) -> None:
         """Write the model to a directory: ``model.json`` and a safetensors file of weights.
 
@@ -273,6 +317,7 @@ class Estimator(Displayed):
             raise DataError(f"{path}: incomplete or damaged ({text}): train again.") from None
         return model
 
+    @_on_one_state
     def freeze(self) -> Self:
         """Prepare a fitted model for many small calls: what they have in common is computed once, and kept.
 
@@ -281,6 +326,7 @@ class Estimator(Displayed):
         self._check_fitted()
         return self
 
+    @_on_one_state
     def describe(self, n: int = 20, label: str | None = None) -> Description:
         """Return the content of the model for people.
 

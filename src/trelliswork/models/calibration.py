@@ -139,26 +139,21 @@ def calibrate(model: Model, X: Any, y: Any, *, method: Method = "temperature") -
     """
     if method not in get_args(Method):
         raise ValueRangeError(f"method must be 'temperature' or 'isotonic', got {method!r}.")
-    temperature = getattr(model, "_calibrate_temperature", None)
-    if temperature is None:
+    if not hasattr(model, "_calibrate_temperature"):
         raise ValueRangeError(
             f"a {type(model).__name__} has no marginals to calibrate: expected a tagger, a parser or a grammar."
         )
     model._check_fitted()
     if getattr(model, "induced_", False):
         raise ValueRangeError("induced states have no gold labels to calibrate with.")
-    before, model.calibration_ = model.calibration_, None
-    try:
-        temperatures = temperature(X, y)
-        model.calibration_ = Calibration(method, temperatures, len(X))
-        thresholds = model._span_thresholds(X)
-        model.calibration_ = replace(model.calibration_, span_thresholds=thresholds)
-        if method == "isotonic":
-            maps = {layer: _maps(events) for layer, events in model._calibration_events(X, y).items()}
-            model.calibration_ = replace(model.calibration_, maps=maps)
-    except BaseException:
-        model.calibration_ = before
-        raise
+    twin = object.__new__(type(model))  # so that other threads see the model as it was, or calibrated
+    twin.__dict__ = model.__dict__ | {"calibration_": None}
+    twin.calibration_ = Calibration(method, twin._calibrate_temperature(X, y), len(X))
+    twin.calibration_ = replace(twin.calibration_, span_thresholds=twin._span_thresholds(X))
+    if method == "isotonic":
+        maps = {layer: _maps(events) for layer, events in twin._calibration_events(X, y).items()}
+        twin.calibration_ = replace(twin.calibration_, maps=maps)
+    model.__dict__ = twin.__dict__
     return model
 
 

@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
 
+from trelliswork import CRF
 from trelliswork.errors import ShapeError, ValueRangeError
 from trelliswork.learning.lbfgs import lbfgs
 from trelliswork.models.crf.layout import Allowed, FeatureLayout, Labeling, Tokens
@@ -519,3 +520,15 @@ def test_states_and_weights_of_another_layout_raise():
     empty = Tokens(np.array([0, 1, 1]), np.array([0, 1]), np.array([0], np.int32))
     with pytest.raises(ValueRangeError, match="sentence 1 is empty"):
         OnlineChain(empty, np.array([0], np.int32), FeatureLayout.all_pairs(1, 2), kind="sgd")
+
+
+@pytest.mark.parametrize("value", [2e19, 1e30, 3e38])
+@pytest.mark.parametrize("partial", [False, True])
+def test_perceptron_reports_values_that_overflow(value, partial):
+    rng = np.random.default_rng(0)
+    X = [[{f"a{rng.integers(3)}": value * rng.choice([-1.0, 1.0]), "b": 1.0} for _ in range(6)] for _ in range(8)]
+    y = [[str(rng.integers(4)) for _ in sentence] for sentence in X]
+    if partial:
+        y[::2] = [[("0", label) for label in labels] for labels in y[::2]]
+    with pytest.raises(ValueRangeError, match="left the range of float32"):
+        CRF(None, algorithm="perceptron").fit(X, y)

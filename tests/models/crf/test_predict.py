@@ -1,5 +1,6 @@
 """Predictions, marginals, k best labelings, posteriors and evidence of CRF taggers."""
 
+from functools import partial
 from itertools import pairwise
 
 import numpy as np
@@ -8,6 +9,8 @@ import torch
 from numpy.testing import assert_allclose, assert_array_equal
 
 from tests.models.crf.cases import NEW, TAGS, WORDS, tagger
+from trelliswork import CRF
+from trelliswork.errors import ValueRangeError
 from trelliswork.models.calibration import calibrate
 
 
@@ -135,3 +138,24 @@ def test_answers_do_not_depend_on_the_other_sentences_of_a_call(fitted):
     sentences = (WORDS + NEW) * 3
     for method in (fitted.predict, fitted.predict_marginals, lambda X: fitted.predict_topk(X, 3)):
         assert method(sentences) == [method([sentence])[0] for sentence in sentences]
+
+
+@pytest.mark.parametrize("order", [1, 2])
+@pytest.mark.parametrize("frozen", [False, True])
+def test_scores_that_overflow_are_an_error(order, frozen):
+    X = [[{"a": 1.0, "b": 1.0}, {"b": 2.0}, {"c": 1.0}]]
+    crf = CRF(None, order=order, max_iter=2).fit(X, [["A", "B", "C"]])
+    crf.weights_[:] = np.random.default_rng(0).normal(scale=1e5, size=len(crf.weights_))
+    if frozen:
+        crf.freeze()
+    large = [[{"a": 3e38, "b": -3e38, "c": 3e38}] * 4]
+    queries = (
+        crf.predict,
+        crf.predict_marginals,
+        crf.predict_flat,
+        partial(crf.predict, decoding="posterior"),
+        partial(crf.predict_topk, k=2),
+    )
+    for query in queries:
+        with pytest.raises(ValueRangeError, match="left the range of float32"):
+            query(large)

@@ -6,7 +6,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trelliswork.compute import threads
+from trelliswork.compute.checks import are_scores
 from trelliswork.compute.padding import batches, pad
+from trelliswork.errors import ValueRangeError
 from trelliswork.features.attributes import Attributes
 from trelliswork.inference import chain
 from trelliswork.inference.chain.beam.sparse import SparseChain
@@ -26,6 +28,15 @@ def laid_out(weights: Floats, layout: FeatureLayout, allowed: Allowed | None, st
     if structure is None:
         return ChainWeights(weights, layout, allowed)
     return SparseWeights(weights, layout, allowed, structure)
+
+
+def check_overflow(scores: NDArray[np.floating]) -> None:
+    """Raise if sums of weights times values of attributes have left the range of float32."""
+    if not are_scores(scores):
+        raise ValueRangeError(
+            "the scores of labels left the range of float32: use smaller values of the attributes, or train with a "
+            "larger l2."
+        )
 
 
 def tokens_of(attributes: Attributes) -> Tokens:
@@ -72,6 +83,7 @@ class Scorer:
             w = laid_out(w, self._layout, self._allowed, self._structure)
         S, offsets = self._layout.n_labels, self._tokens.offsets
         unary = self._unary(w)
+        check_overflow(unary)
         unary[offsets[:-1]] += w.start
         unary[offsets[1:] - 1] += w.end
         if ruled_out is not None:
@@ -93,6 +105,7 @@ class Scorer:
                 features = EdgeFeatures(edges.token_ptr, edges.ids, *w.edge_arrays)
                 for b in range(len(size)):
                     edge_scores(offsets[first + b], offsets[first + b + 1], features, w.log_transition, pairwise[b])
+            check_overflow(pairwise)
             yield chain.chain_potentials(log_unary, pairwise, size, check_values=False)
 
     def _unary(self, w: LaidOut) -> NDArray[np.float32]:

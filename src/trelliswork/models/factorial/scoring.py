@@ -11,7 +11,7 @@ from trelliswork.compute.padding import batches, pad
 from trelliswork.features.attributes import Attributes
 from trelliswork.inference.factorial import FactorialPotentials
 from trelliswork.models.crf.layout import Allowed, ScoredTokens
-from trelliswork.models.crf.scoring import BATCH_TOKENS, tokens_with_vectors
+from trelliswork.models.crf.scoring import BATCH_TOKENS, check_overflow, tokens_with_vectors
 from trelliswork.models.factorial.data import once
 from trelliswork.models.factorial.objective import FactorialLayout, FactorialWeights
 
@@ -44,6 +44,7 @@ class FactorialScorer:
             for d, tokens in enumerate(self._tokens):
                 S = w.tables.layers[d].n_labels
                 scores = w.scores(d, tokens, first, last)
+                check_overflow(scores)
                 out = None if ruled_out is None else ruled_out[d]
                 if out is not None:
                     scores[:, :S][out[offsets[first] : offsets[last]]] = -np.inf

@@ -280,7 +280,7 @@ def sgd(first, stop, batches, schedule, data, model, scalars):
 
 @kernel(allocates=True)
 def best_path(log_unary, log_transition, delta, path):
-    """Fill ``path`` (T,) with the best labels; return False if no labeling is possible.
+    """Fill ``path`` (T,) with the best labels; return False, the path unfilled, if none is possible or scores are nan.
 
     ``log_unary`` and the workspace ``delta`` are (., Sw), ``log_transition`` (S, Sw), padded with -inf. Of labels with
     equal scores the smallest is chosen, from the last position to the first.
@@ -298,7 +298,7 @@ def best_path(log_unary, log_transition, delta, path):
             for i in range(S):
                 best = maximum(add(spread(delta, before[i]), load(log_transition, i * Sw + k)), best)
             store(delta, t * Sw + k, add(best, load(log_unary, t * Sw + k)))
-    path[T - 1] = np.argmax(delta[T - 1])
+    path[T - 1] = np.argmax(delta[T - 1, :S])
     if not delta[T - 1, path[T - 1]] > -np.inf:
         return False
     for t in range(T - 2, -1, -1):
@@ -316,7 +316,7 @@ def perceptron(first, stop, batches, data, model, scalars):
     """Run updates gold - predicted for the mini-batches ``first`` to ``stop``, each at the same weights.
 
     ``scalars[2]`` counts wrong tokens. A token of a partially labeled sentence is wrong if its label is outside its
-    set; the gold path is then the best one within the sets.
+    set; the gold path is then the best one within the sets. Where scores overflow, training ends with a count of nan.
     """
     order, batch_size, longest, residual, counts, alone = batches
     S, Sw = len(model.forbidden), model.weights.wide.shape[1]
@@ -334,7 +334,9 @@ def perceptron(first, stop, batches, data, model, scalars):
             start, T = data.offsets[s], data.offsets[s + 1] - data.offsets[s]
             residual[n_tokens : n_tokens + T] = 0
             _score(s, False, 1.0, data, model, log_unary, 0)
-            best_path(log_unary[0], log_transition, delta, predicted[:T])
+            if not best_path(log_unary[0], log_transition, delta, predicted[:T]):
+                scalars[2] = np.nan
+                return stop
             wrong = 0
             for t in range(T):
                 if data.partial[s]:
@@ -345,7 +347,9 @@ def perceptron(first, stop, batches, data, model, scalars):
             if wrong and data.partial[s]:
                 for t in range(T):
                     log_unary[0, t] += data.sets[data.set_ids[start + t]]
-                best_path(log_unary[0], log_transition, delta, target[:T])
+                if not best_path(log_unary[0], log_transition, delta, target[:T]):
+                    scalars[2] = np.nan
+                    return stop
             if wrong:
                 weight = data.weight[s]
                 for t in range(T):
