@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
-from itertools import chain
+from itertools import chain, pairwise
 from typing import NamedTuple
 
 import numpy as np
@@ -83,13 +83,9 @@ def tokenize(text: str) -> list[list[Piece]]:
     """
     sentences: list[list[Piece]] = []
     for start, stop in _paragraphs(text):
-        pieces = list(_pieces(text, start, stop))
-        first = 0
-        for end in sentence_ends(pieces, text):
-            sentences.append(pieces[first:end])
-            first = end
-        if first < len(pieces):
-            sentences.append(pieces[first:])
+        pieces = [piece for m in _TOKEN.finditer(text, start, stop) for piece in _split(text, *m.span(), stop)]
+        ends = [0, *sentence_ends(pieces, text), len(pieces)]
+        sentences += [pieces[a:b] for a, b in pairwise(ends) if a < b]
     return sentences
 
 
@@ -99,11 +95,6 @@ def _paragraphs(text: str) -> Iterator[tuple[int, int]]:
         yield at, gap.start()
         at = gap.end()
     yield at, len(text)
-
-
-def _pieces(text: str, start: int, stop: int) -> Iterator[Piece]:
-    for found in _TOKEN.finditer(text, start, stop):
-        yield from _split(text, found.start(), found.end(), stop)
 
 
 def _split(text: str, start: int, end: int, stop: int) -> Iterator[Piece]:
@@ -277,7 +268,7 @@ def read_raw_text(
         A corpus of one column, with the place of each token in the text, whose line ends are one character each.
     """
     with open_text(path, encoding=encoding) as lines:
-        text = "".join(_with_ends(lines))
+        text = "".join(f"{line}\n" for line in lines)
     source = source_name(path)
     corpus = TokenizedText.of(text, split, source, path.characters if isinstance(path, Excerpt) else 0)
     if not len(corpus) and not allow_empty:
@@ -311,9 +302,3 @@ def safe_end(lines: list[str], split: Tokenizer = tokenize) -> int:
         if left >= LOOKAHEAD and "\n" in text[before[-1].stop : sentence[0].start]:
             return text.count("\n", 0, sentence[0].start)
     return 0
-
-
-def _with_ends(lines: Iterable[str]) -> Iterator[str]:
-    for line in lines:
-        yield line
-        yield "\n"

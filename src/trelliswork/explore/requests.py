@@ -164,7 +164,7 @@ class TokenReader:
         """Return the sentence of the training data that the model keeps; empty if it has none."""
         joint = ATTRIBUTE if self.form == "attributes" else COLUMN
         n = self.n_columns if self.form in ("words", "columns") else None
-        return " ".join(joint.join(t[:n]) if isinstance(t, list) else str(t) for t in self.kept or ())
+        return " ".join(joint.join(t[:n]) if isinstance(t, list) else t for t in self.kept or ())
 
     def _token(self, t: int, typed: str) -> Any:
         if self.form == "attributes":

@@ -1,10 +1,9 @@
 """A short sentence of the training data, which a model keeps so that its page has one to start with."""
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence, Set
 from functools import wraps
 from itertools import islice, pairwise
-from pathlib import Path
 from typing import Any
 
 from trelliswork.data.corpus import Column, Corpus
@@ -31,18 +30,20 @@ def keeping_example(fit: Callable[..., Any]) -> Callable[..., Any]:
     return wrapped
 
 
-def plain_sentence(tokens: Sequence[Any] | None) -> list[Any] | None:
-    """Return a sentence as plain data: words, integers, or lists of columns; None if it cannot be written in a line."""
-    plain = [t if isinstance(t, str | int) else t[0] if len(t) == 1 else list(map(str, t)) for t in tokens or ()]
-    parts = [part for token in plain for part in (token if isinstance(token, list) else [str(token)])]
-    return plain if parts and all(part and not any(map(str.isspace, part)) for part in parts) else None
+def plain_sentence(tokens: Any) -> list[Any] | None:
+    """Return a sentence as plain data: words, or lists of columns; None if it cannot be written in a line."""
+    some = tokens.split() if isinstance(tokens, str) else () if tokens is None else tokens
+    rows = [list(map(str, t)) if isinstance(t, list | tuple | Mapping | Set) else [str(t)] for t in some]
+    if not rows or not all(row and all(part and not any(map(str.isspace, part)) for part in row) for row in rows):
+        return None
+    return [row if len(row) > 1 else row[0] for row in rows]
 
 
 def _oddness(pair: tuple[list[Any], Any]) -> int:
     """Return how far a sentence is from a short one of words with several labels."""
-    sentence, labels = pair
+    sentence, labels = pair[0], () if pair[1] is None else pair[1]
     marks = sum(not str(token[0] if isinstance(token, list) else token).isalnum() for token in sentence)
-    return abs(len(sentence) - LENGTH) + 3 * max(0, marks - 1) - 2 * min(4, len(set(map(str, labels or ()))))
+    return abs(len(sentence) - LENGTH) + 3 * max(0, marks - 1) - 2 * min(4, len(set(map(str, labels))))
 
 
 def _first(X: Any) -> Sequence[Any]:
@@ -54,7 +55,7 @@ def _first(X: Any) -> Sequence[Any]:
     files = [X] if isinstance(X, str | os.PathLike) else X
     if not isinstance(files, list | tuple) or not files or not isinstance(files[0], str | os.PathLike):
         return X[:SEARCHED] if isinstance(X, list | tuple) else ()
-    if not Path(files[0]).is_file():
+    if not os.path.isfile(files[0]):  # noqa: PTH113  # False also for a name that is too long
         return ()
     with open_text(files[0]) as lines:
         return [line.split() for line in islice(lines, SEARCHED)]

@@ -22,9 +22,6 @@ _VOID = {"meta", "link", "br"}
 _HERE = Path(__file__).parent
 
 
-NAME = "Trelliswork"
-
-
 class Html(str):
     """Markup that is put into a page unchanged; made only by the functions of this package.
 
@@ -214,7 +211,10 @@ class Page:
             links.append(element("li", element("a", title, href=f"#s{k}")))
         head = [
             element(
-                "p", Html((_HERE / "shared" / "icon.svg").read_text(encoding="utf-8").strip()), NAME, class_="brand"
+                "p",
+                Html((_HERE / "shared" / "icon.svg").read_text(encoding="utf-8").strip()),
+                "Trelliswork",
+                class_="brand",
             ),
             element("h1", self.title),
             element("p", self.lead, class_="lead") if self.lead else "",

@@ -1,6 +1,6 @@
 """Pictures of structures over a sentence: trellises of labels, spans, dependency trees and constituent trees."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import accumulate
 from typing import Any
 
@@ -96,25 +96,8 @@ def trellis(
     return figure(element("div", side, scroll(grid, label=about), class_="trellis"), title, " ".join(note))
 
 
-def entities(
-    words: Sequence[str],
-    spans: Sequence[tuple[str, int, int, float | None]],
-    types: Sequence[str] | None = None,
-    *,
-    title: str = "",
-) -> Html:
-    """Draw spans, such as names, in running text, with their types and probabilities.
-
-    Parameters
-    ----------
-    words : list of str
-    spans : list of (type, start, stop, probability)
-        From left to right, without overlaps; ``stop`` is exclusive, and a probability may be ``None``.
-    types : list of str, optional
-        All types, which decide the colors. Default: those of the spans.
-    title : str
-    """
-    types = sorted({kind for kind, *_ in spans}) if types is None else types
+def entities(words: Sequence[str], spans: Iterable[tuple[str, int, int, float | None]], types: Sequence[str]) -> Html:
+    """Draw spans (type, start, stop, probability) in running text; ``types`` are all types, which decide the colors."""
     parts: list[object] = []
     done = 0
     for kind, start, stop, p in spans:
@@ -123,9 +106,7 @@ def entities(
         color = f"e{types.index(kind) % COLORS}" if kind in types else None
         parts += [" ".join([*map(shortened, words[done:start]), ""]), element("mark", inside, about, class_=color), " "]
         done = stop
-    parts.append(" ".join(map(shortened, words[done:])))
-    shown = element("p", *parts, class_="entities")
-    return figure(shown, title) if title else shown
+    return element("p", *parts, " ".join(map(shortened, words[done:])), class_="entities")
 
 
 def _matrix(words: Sequence[str], states: Sequence[str], marginals: Any) -> NDArray[np.float64]:

@@ -15,7 +15,7 @@ from trelliswork.metrics.induction import InductionReport
 from trelliswork.metrics.tagging import Score, TaggingReport, evaluate_tagging, with_confidence
 from trelliswork.models.tasks import LayeredTagger
 from trelliswork.report.charts import calibration
-from trelliswork.report.page import Html, Section, join, percent, side_by_side
+from trelliswork.report.page import Html, Section, figure, join, percent, side_by_side
 from trelliswork.report.samples import JUDGED, SEARCHED, Sample, example
 from trelliswork.report.structures import entities, trellis
 from trelliswork.report.tables import confusion, facts, folded, table
@@ -78,7 +78,8 @@ def sentence_section(model: Any, sample: Sample) -> list[Section]:
         right, states = gold[name][n] if name in gold else None, list(answers.marginals[n][0])
         picture = trellis(words, states, answers.marginals[n], answers.labels[n], right, title=title)
         if answers.spans is not None:
-            pictures.append(entities(words, [(*span, p) for span, p in answers.spans[n]], answers.types, title=title))
+            marks = [(*span, p) for span, p in answers.spans[n]]
+            pictures.append(figure(entities(words, marks, answers.types), title))
             picture = folded("Labels of all tokens", picture)
         pictures.append(picture)
     one = some.take([n])

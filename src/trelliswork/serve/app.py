@@ -81,9 +81,7 @@ class Service:
         (result,) = await self.wait(self._texts.submit(None, lambda _: [work()], [None]))
         return result
 
-    def read(
-        self, served: Served, ability: Ability, raw: bytes
-    ) -> tuple[list[list[Piece]] | None, list[Tokens], Options, int]:
+    def read(self, served: Served, ability: Ability, raw: bytes) -> Any:
         """Return the tokens of a request's raw text, if it has any, its sentences, options, and number of words."""
         fields = read_json(raw)
         return self.raw_text(served, ability, fields), *self.sentences(served, ability, fields)

@@ -99,10 +99,7 @@ class Master:
             task.cancel()
 
     def _copy_weights(self) -> None:
-        """Copy the weights of all models into memory that the workers share.
-
-        A worker that mapped the file itself would be killed if somebody truncated it.
-        """
+        """Copy the weights into memory that workers share: whoever maps a file is killed if somebody truncates it."""
         for name, place in self._copies.items():
             with contextlib.suppress(TrellisworkError, OSError):  # a worker reports what it cannot load
                 file = arrays_file(self._settings.models[name])
