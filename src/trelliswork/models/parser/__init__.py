@@ -2,7 +2,7 @@
 
 import math
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Self
 
@@ -80,10 +80,11 @@ class DependencyParser(TreeParser):
     labels_ : Vocabulary or None
         Labels of arcs; ``None`` if the training data has none.
     order_ : int
-        1 if training was stopped before the second order.
+        1 if training was stopped before the second order, or if that was worse on the development data.
     report_ : FitReport
         ``value`` is the loss of the trees in their last epoch; ``dev`` is that of the last stage that was measured:
-        UAS of the trees, LAS of the labels. ``details["dropped_heads"]`` is the number of training heads that were
+        UAS of the trees, LAS of the labels. ``details["kept_stage"]`` is the stage whose trees the parser predicts,
+        "first order" or "second order". ``details["dropped_heads"]`` is the number of training heads that were
         treated as unknown, because no tree of the kind has all of them. ``details["temperatures"]`` are the divisors
         of the scores of each kind of factor (arcs, siblings, grandparents, labels); with order 2, ``details["sharp"]``
         is the share of the beliefs at temperature 1 in the probabilities of arcs. ``details["calibrated_on"]`` names
@@ -285,7 +286,8 @@ class DependencyParser(TreeParser):
             ``None`` for an unknown head or label.
         dev : (X, y), optional
             Development data: each stage keeps its best epoch, by UAS for trees and by LAS for labels or by the log
-            score (``early_stopping``), and stops after ``patience`` epochs without an improvement.
+            score (``early_stopping``), and stops after ``patience`` epochs without an improvement. The second order is
+            kept unless its UAS is lower than that of the first order; without development data it is always kept.
         checkpoint : path, optional
             A file for the state of training, written twice a minute, between epochs and between taggers. If it exists,
             training resumes from it and ends with the parser of an uninterrupted run. ``save`` deletes it.
@@ -331,17 +333,16 @@ class DependencyParser(TreeParser):
                 held_out[1].part(*share),
             )
 
+        def measured(judge: Callable[..., tuple[float, int]], weights: tuple[Weights, ...]) -> float:
+            return current().ratio(*judge(self._tree_scorer(reader, weights, share=crossing), dev_tokens, dev_gold))
+
         def development(before: tuple[Weights, ...]) -> Development | None:
-            if dev_tokens is None or dev_gold is None:
-                return None
-            tokens, gold = dev_tokens, dev_gold
-
-            def measure(parameters: Mapping[str, Any]) -> float:
-                scorer = self._tree_scorer(reader, before + _weights(parameters), share=crossing)
-                judge = head_log_score if self.early_stopping == "log-score" else correct_heads
-                return current().ratio(*judge(scorer, tokens, gold))
-
-            return Development("log score" if self.early_stopping == "log-score" else "UAS", measure)
+            by_log_score = self.early_stopping == "log-score"
+            judge: Callable[..., tuple[float, int]] = head_log_score if by_log_score else correct_heads
+            measure = Development(
+                "log score" if by_log_score else "UAS", lambda stage: measured(judge, before + _weights(stage))
+            )
+            return None if dev_tokens is None else measure
 
         def first_order(some: Integers | None = None) -> FirstOrder:
             return FirstOrder(
@@ -366,9 +367,12 @@ class DependencyParser(TreeParser):
                 dropout=self.dropout, l2=self.l2,
             )  # fmt: skip
 
-        weights = _weights(stages.train(FIRST, first_order, self.max_iter, development(())))
+        weights, uas = _weights(stages.train(FIRST, first_order, self.max_iter, development(()))), dict[str, float]()
         if self.order == 2 and not watch.interrupted:
-            weights += _weights(stages.train(SECOND, second_order, self.max_iter_second_order, development(weights)))
+            more = _weights(stages.train(SECOND, second_order, self.max_iter_second_order, development(weights)))
+            if dev_tokens is not None:  # by UAS, since log scores of the second order are low before temperatures
+                uas = {FIRST: measured(correct_heads, weights), SECOND: measured(correct_heads, weights + more)}
+            weights += more if not uas or uas[SECOND] >= uas[FIRST] else ()
         labels = None
         if given.labels is not None:
             trainer = LabelTrainer(
@@ -382,7 +386,7 @@ class DependencyParser(TreeParser):
                 label_development = trainer.development(dev_tokens, dev_gold, heads, self.early_stopping)
             parameters = stages.train(LABELS, lambda: trainer, self.max_iter_labels, label_development)
             labels = trainer.model(parameters)
-        report = stages.finish()
+        report = stages.finish(FIRST if len(weights) == 1 else SECOND, uas)
         report.details["dropped_heads"] = int(current().total(gold.n_dropped))
         learned = Learned(reader, weights, labels, share=crossing, crossing_cost=_prior_cost(crossing))
         if self.calibrated and dev_tokens is not None and dev_gold is not None:

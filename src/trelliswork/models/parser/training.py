@@ -23,7 +23,7 @@ its own sentences of a batch, and all take the same step (``updates``). Weights 
 
 import math
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
@@ -304,8 +304,8 @@ class Stages:
 
     After an interruption, by the caller or the time limit, the rest is cut short: taggers stop, the second order is
     left to the caller, and the other stages train one epoch, so that there is a complete model. The checkpoint keeps
-    the state of the interruption. In the ``report``, ``value`` is the loss of the trees in their last epoch, ``dev``
-    and ``converged`` are those of the last stage that was measured.
+    the state of the interruption. In the ``report``, ``value`` is the loss of the trees in their last epoch,
+    ``converged`` that of the last stage that was measured, ``dev`` that of the last one that the model keeps.
     """
 
     def __init__(self, watch: Watch) -> None:
@@ -436,12 +436,19 @@ class Stages:
 
         return progress
 
-    def finish(self) -> FitReport:
-        """Return the report."""
+    def finish(self, kept: str, uas: Mapping[str, float]) -> FitReport:
+        """Return the report; ``kept`` is the stage whose trees are in the model, ``uas`` has the stages compared."""
         self.watch.start_stage("", None)  # each stage has returned its own best parameters
         _, report = self.watch.finish({}, self.report)
+        report.details["kept_stage"] = kept
+        if kept == FIRST and uas:
+            change = f"from {uas[FIRST]:.4f} to {uas[SECOND]:.4f}"
+            self._reasons.append(f"kept the {FIRST}, since the {SECOND} lowers UAS on the development data {change}")
         report.reason = "; ".join(self._reasons)
-        report.value = next(step.value for step in reversed(report.history) if step.stage != LABELS)
+        report.value = next(step.value for step in reversed(report.history) if step.stage == kept)
+        own = [(step.stage, step.dev) for step in report.history if step.stage in (kept, LABELS)]
+        measured = [(stage, dev) for stage, dev in own if dev is not None]
+        report.dev = max((dev for stage, dev in measured if stage == measured[-1][0]), default=None)
         return report
 
 
