@@ -1,4 +1,4 @@
-"""``trelliswork dev bench``: compare the speed with other packages."""
+"""``python -m benchmarks NAME``: compare the speed with other packages."""
 
 import signal
 import subprocess
@@ -8,13 +8,17 @@ from typing import Annotated
 
 import typer
 
-from trelliswork.errors import TrellisworkError
+from trelliswork.cli.running import report_errors
 
-FOLDER = Path(__file__).resolve().parents[3] / "benchmarks"
+FOLDER = Path(__file__).resolve().parent
 NOTHING = 3  # exit code of a benchmark that has none of the chosen cases or peers
 INTERRUPTED = 130
 
+app = typer.Typer(rich_markup_mode="rich", context_settings={"help_option_names": ["-h", "--help"]})
 
+
+@app.command()
+@report_errors
 def bench(
     name: Annotated[str, typer.Argument(help="Name of a benchmark, or 'all'.", show_default=True)] = "all",
     json: Annotated[bool, typer.Option("--json", help="Print one JSON object per line.")] = False,
@@ -38,17 +42,12 @@ def bench(
 ) -> None:
     """Compare the speed of this package with its peers; a ratio above 1 means that this package is faster.
 
-    Needs the source tree, and 'make setup-bench' for the peers; peers that are not installed are listed as absent. With
+    'make setup-bench' installs the peers; peers that are not installed are listed as absent. With
     'all' every benchmark runs; the exit code is 1 if one fails. Some need TRELLISWORK_DATA.
 
-    Example: trelliswork dev bench chain --json --cases S=16
+    Example: python -m benchmarks chain --json --cases S=16
     """
     names = benchmarks()
-    if not names:
-        raise TrellisworkError(
-            "the benchmarks are part of the source tree, not of the installed package: clone the repository, "
-            "run 'make setup-bench' and try again there."
-        )
     if name != "all" and name not in names:
         raise typer.BadParameter(f"no benchmark is called {name!r}; choose from all, {', '.join(names)}.")
     if not all(text.isdecimal() and int(text) for text in threads.split(",")):
@@ -95,3 +94,7 @@ def _run(name: str, options: list[str]) -> int:
         return subprocess.call([sys.executable, str(FOLDER / f"{name}.py"), *options])
     finally:
         signal.signal(signal.SIGINT, before)
+
+
+if __name__ == "__main__":
+    app(prog_name="python -m benchmarks")

@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from trelliswork.experiments.synthetic import SyntheticHMM, synthetic_hmm
-from trelliswork.experiments.tables import Curve, Say, Table
+from experiments.synthetic import SyntheticHMM, synthetic_hmm
+from experiments.tables import Curve, Say, Table
 from trelliswork.inference import chain
 from trelliswork.inference.chain.beam import Beam
 from trelliswork.inference.chain.beam import passes as beam_passes

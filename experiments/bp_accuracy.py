@@ -9,10 +9,10 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from experiments.running import best_time, timed
+from experiments.tables import Curve, Say, Table
 from trelliswork.compute import threads
 from trelliswork.data import bundled
-from trelliswork.experiments.running import best_time, timed
-from trelliswork.experiments.tables import Curve, Say, Table
 from trelliswork.inference.tree import eisner, second_order, tree_potentials
 from trelliswork.inference.tree.potentials import is_tree
 from trelliswork.models import DependencyParser

@@ -9,9 +9,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from experiments.tables import Say, Table
 from trelliswork.compute import threads
 from trelliswork.data import bundled
-from trelliswork.experiments.tables import Say, Table
 from trelliswork.inference.tree import second_order
 from trelliswork.inference.tree.potentials import is_tree
 from trelliswork.inference.tree.second_order import reference

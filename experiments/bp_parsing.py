@@ -7,9 +7,9 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+from experiments.running import timed
+from experiments.tables import Curve, Say, Table
 from trelliswork.data.conllu import read_dependencies
-from trelliswork.experiments.running import timed
-from trelliswork.experiments.tables import Curve, Say, Table
 from trelliswork.learning.report import Step
 from trelliswork.models import DependencyParser
 from trelliswork.models.parser.data import pairs

@@ -9,12 +9,12 @@ from typing import Any
 
 import numpy as np
 
+from experiments.running import fit, timed
+from experiments.tables import Cell, Curve, Say, Table
 from trelliswork.data import read_columns, read_conllu, read_text
 from trelliswork.data.moments import count_moments
 from trelliswork.data.tokenize import raw_sentences
 from trelliswork.errors import ConvergenceWarning
-from trelliswork.experiments.running import fit, timed
-from trelliswork.experiments.tables import Cell, Curve, Say, Table
 from trelliswork.features.brown import BrownClusters
 from trelliswork.features.vectors import WordVectors
 from trelliswork.learning.report import Step

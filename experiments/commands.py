@@ -1,4 +1,4 @@
-"""Commands of ``trelliswork dev reproduce``: one per experiment, made from the table ``COMMANDS``."""
+"""Commands of ``python -m experiments``: one per experiment, made from the table ``COMMANDS``."""
 
 import inspect
 import sys
@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from experiments.registry import Experiment, describe, find
 from trelliswork.cli.options import JsonOption, QuietOption
 from trelliswork.cli.reporting import check_report
 from trelliswork.cli.running import report_errors
-from trelliswork.experiments.registry import Experiment, describe, find
 
 if TYPE_CHECKING:
-    from trelliswork.experiments.record import Record
-    from trelliswork.experiments.tables import Say, Table
+    from experiments.record import Record
+    from experiments.tables import Say, Table
 
 PLOT = "HTML file for a plot of the curves."
 Data = Annotated[
@@ -272,7 +272,7 @@ def make(name: str) -> Callable[..., None]:
     parameters = [option.parameter(experiment) for option in command.options] + shared
     vars(run)["__signature__"] = inspect.Signature(parameters)
     run.__annotations__ = {p.name: p.annotation for p in parameters}
-    run.__doc__ = f"{command.text}\n\nExample: trelliswork dev reproduce {name} {command.example}".rstrip()
+    run.__doc__ = f"{command.text}\n\nExample: python -m experiments {name} {command.example}".rstrip()
     return report_errors(run)
 
 
@@ -302,7 +302,7 @@ def open_record(out: str | None, experiments: list[Experiment], quick: bool) -> 
     """Return the folder for results; raise an error now if it cannot be written."""
     if out is None:
         return None
-    from trelliswork.experiments.record import Record
+    from experiments.record import Record
 
     record = Record(out)
     for experiment in experiments:
@@ -321,7 +321,7 @@ def write_records(
 ) -> None:
     """Write the figures to the file of records, if there is one."""
     if path is not None:
-        from trelliswork.experiments.record import update_records
+        from experiments.record import update_records
 
         update_records(path, experiment, table, settings, seconds)
 
@@ -343,7 +343,7 @@ def show(name: str, table: "Table", plot: str | None, json: bool) -> None:
     if not json:
         print(table.to_text(), flush=True)
         return
-    from trelliswork.experiments.record import json_lines
+    from experiments.record import json_lines
 
     for line in json_lines(name, table.figures):
         print(line, flush=True)

@@ -1,4 +1,4 @@
-"""``trelliswork dev reproduce all``: all experiments in the order of the papers; a failure does not stop the others."""
+"""``python -m experiments all``: all experiments in the order of the papers; a failure does not stop the others."""
 
 import sys
 import time
@@ -7,9 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from trelliswork.cli.options import JsonOption, QuietOption
-from trelliswork.cli.progress import duration
-from trelliswork.cli.reproduce.commands import (
+from experiments.commands import (
     Data,
     Out,
     Quick,
@@ -21,11 +19,13 @@ from trelliswork.cli.reproduce.commands import (
     show,
     write_records,
 )
+from experiments.registry import EXPERIMENTS, Experiment, find
+from trelliswork.cli.options import JsonOption, QuietOption
+from trelliswork.cli.progress import duration
 from trelliswork.cli.running import report_errors, settings
-from trelliswork.experiments.registry import EXPERIMENTS, Experiment, find
 
 if TYPE_CHECKING:
-    from trelliswork.experiments.tables import Table
+    from experiments.tables import Table
 
 Names = Annotated[list[str] | None, typer.Option(help="Experiment to run. May be repeated.", show_default="all")]
 Skipped = Annotated[list[str] | None, typer.Option(help="Experiment to leave out. May be repeated.")]
@@ -52,7 +52,7 @@ def reproduce_all(
     If an experiment fails or its data is missing, the others run and the exit code is 1. The folder --out is updated
     after each experiment, so Ctrl-C keeps finished tables; --resume runs the rest.
 
-    Example: trelliswork dev reproduce all --quick --data DATA --out results
+    Example: python -m experiments all --quick --data DATA --out results
     """
     chosen = choose(only, skip)
     if resume and out is None:

@@ -4,9 +4,9 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
+from experiments.running import timed
+from experiments.tables import Say, Table
 from trelliswork.data import read_columns
-from trelliswork.experiments.running import timed
-from trelliswork.experiments.tables import Say, Table
 from trelliswork.metrics.tagging import evaluate_tagging
 from trelliswork.models import CRF, FactorialCRF
 

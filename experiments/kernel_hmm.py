@@ -10,11 +10,11 @@ from typing import Any
 import numpy as np
 import torch
 
+from experiments.machine import peak_memory, restart_peak_memory
+from experiments.tables import Curve, Say, Table
 from trelliswork.compute.threads import get_num_threads
 from trelliswork.data import read_text
 from trelliswork.errors import DataError, ValueRangeError
-from trelliswork.experiments.machine import peak_memory, restart_peak_memory
-from trelliswork.experiments.tables import Curve, Say, Table
 from trelliswork.inference import lowrank
 from trelliswork.learning.report import Step
 from trelliswork.models import HMMLanguageModel

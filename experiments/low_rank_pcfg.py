@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
+from experiments.running import best_time, fit
+from experiments.tables import Curve, Say, Table
 from trelliswork.data import Tree
 from trelliswork.data.trees import read_trees
-from trelliswork.experiments.running import best_time, fit
-from trelliswork.experiments.tables import Curve, Say, Table
 from trelliswork.inference.span import grammar, lowrank
 from trelliswork.inference.span.lowrank import LowRankGrammar
 from trelliswork.metrics.brackets import evaluate_brackets

@@ -7,8 +7,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_matrix
 
+from experiments.tables import Curve, Say, Table
 from trelliswork.errors import ConvergenceWarning
-from trelliswork.experiments.tables import Curve, Say, Table
 from trelliswork.inference.lifted import ChainCover, DenseTable, Star, exact
 from trelliswork.learning.lbfgs import lbfgs
 from trelliswork.models.mrf.objective import MomentObjective

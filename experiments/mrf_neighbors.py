@@ -10,13 +10,13 @@ from typing import Any
 
 from numpy.typing import NDArray
 
+from experiments.running import fit, timed
+from experiments.similarity import word_similarity
+from experiments.tables import Curve, Say, Table
 from trelliswork.data import read_text
 from trelliswork.data.moments import count_moments
 from trelliswork.errors import DataError, ValueRangeError
-from trelliswork.experiments.running import fit, timed
-from trelliswork.experiments.tables import Curve, Say, Table
 from trelliswork.learning.report import Step
-from trelliswork.metrics.similarity import word_similarity
 from trelliswork.models.mrf import MRFLanguageModel
 
 WORDS = ("company", "red", "has", "dollar", "jack")

@@ -10,11 +10,11 @@ from typing import Any, Literal
 
 import numpy as np
 
+from experiments.machine import peak_memory, restart_peak_memory
+from experiments.running import fit
+from experiments.tables import Cell, Curve, Say, Table
 from trelliswork.data.moments import Moments, count_moments
 from trelliswork.errors import ValueRangeError
-from trelliswork.experiments.machine import peak_memory, restart_peak_memory
-from trelliswork.experiments.running import fit
-from trelliswork.experiments.tables import Cell, Curve, Say, Table
 from trelliswork.learning.report import Step
 from trelliswork.models.mrf import MRFLanguageModel
 

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from trelliswork.experiments.chain_tagging import NAMES, Split, read_tagged
-from trelliswork.experiments.running import fit
-from trelliswork.experiments.tables import Curve, Say, Table
+from experiments.chain_tagging import NAMES, Split, read_tagged
+from experiments.running import fit
+from experiments.tables import Curve, Say, Table
 from trelliswork.metrics.tagging import evaluate_tagging
 from trelliswork.models import HMM
 from trelliswork.models.mrf_tagger import MRFTagger

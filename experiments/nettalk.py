@@ -5,8 +5,8 @@ import warnings
 from functools import partial
 from pathlib import Path
 
-from trelliswork.data.nettalk import read_nettalk, split_words
-from trelliswork.experiments.tables import Cell, Curve, Say, Table
+from experiments.nettalk_words import read_nettalk, split_words
+from experiments.tables import Cell, Curve, Say, Table
 from trelliswork.learning.report import Step
 from trelliswork.models import CRF
 

@@ -15,11 +15,11 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from experiments.machine import describe_machine
+from experiments.registry import EXPERIMENTS, PAPERS, Experiment, describe
+from experiments.tables import Figure, Table
 from trelliswork.data.files import atomic_write
 from trelliswork.errors import DataError
-from trelliswork.experiments.machine import describe_machine
-from trelliswork.experiments.registry import EXPERIMENTS, PAPERS, Experiment, describe
-from trelliswork.experiments.tables import Figure, Table
 
 FINISHED = "finished"
 COLUMNS = ("experiment", "row", "paper", "ours", "difference", "unit", "seconds", "notes")
@@ -110,8 +110,7 @@ def update_records(
     run: dict[str, Any] = {
         "experiment": experiment.name,
         "paper_number": experiment.paper,
-        "command": f"trelliswork dev reproduce {experiment.name}"
-        + ("" if experiment.folder is None else " --data DATA"),
+        "command": f"python -m experiments {experiment.name}" + ("" if experiment.folder is None else " --data DATA"),
         "settings": _as_text(settings),
         "date": datetime.now(UTC).strftime("%Y-%m-%d"),
         "seconds": round(seconds, 1),

@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from experiments.tables import Say, Table
 from trelliswork.errors import DataError, ValueRangeError
-from trelliswork.experiments.tables import Say, Table
 
 Settings = Mapping[str, Any]
 PAPERS = {
@@ -103,7 +103,7 @@ def find(name: str) -> Experiment:
     raise ValueRangeError(f"no experiment is called {name!r}; there are {', '.join(e.name for e in EXPERIMENTS)}.")
 
 
-ROOM = "trelliswork.experiments"
+ROOM = "experiments"
 EXPERIMENTS: tuple[Experiment, ...] = (  # in the order of the papers
     Experiment(
         "mrf-exact", 0, "exact against lifted training on a tiny text (figure 5)", f"{ROOM}.mrf_exact:mrf_exact",

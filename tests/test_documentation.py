@@ -167,8 +167,6 @@ def run_lines(lines: list[str], tmp_path: Path) -> None:
         assert parts, f"{line}: a shell command of another form than SHELL"
         given, command, target = parts.groups()
         words = shlex.split(command)
-        if words[:2] == ["dev", "bench"]:
-            words.append("--help")  # benchmarks take minutes and need packages that the tests do not install
         if words == ["warmup"]:
             words.append("mrf")  # all kernels take minutes
         done = run(*words, input=f"{given or ''}\n".replace(r"\n", "\n"), cwd=tmp_path)
@@ -258,7 +256,7 @@ def test_promises_name_tests_that_exist():
 
 def test_the_page_of_commands_is_complete():
     page = site_module("commands").page()
-    for name in ("tag", "train crf", "data bundled", "dev reproduce", "dev bench"):
+    for name in ("tag", "train crf", "data bundled"):
         assert re.search(rf"^##+ {name}$", page, re.MULTILINE), name
     assert "| `--threads` N |" not in page.split("## tag")[0]
     assert "`--topk` N" in page

@@ -187,17 +187,6 @@ def test_progress_bars_check_for_a_terminal():
         assert "sys.stderr.isatty()" in path.read_text(encoding="utf-8"), path.name
 
 
-@pytest.mark.parametrize("name", ["bench", "reproduce"])
-def test_commands_that_have_moved_work_and_say_so(name):
-    old, new = run(name, "--help"), run("dev", name, "--help")
-    assert (old.returncode, new.returncode) == (0, 0)
-    assert old.stderr == f"trelliswork {name} is now: trelliswork dev {name}\n"
-    assert new.stderr == ""
-    assert old.stdout.replace(f"trelliswork {name} ", f"trelliswork dev {name} ").split() == new.stdout.split()
-    assert not re.search(rf"^\W*{name} ", run("--help").stdout, re.MULTILINE)
-    assert name in run("dev", "--help").stdout
-
-
 def test_threads_before_and_after_the_command(tmp_path):
     """The option after the command counts."""
     seen = []

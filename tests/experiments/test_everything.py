@@ -1,4 +1,4 @@
-"""``dev reproduce all`` with experiments that succeed, fail, lack data or are interrupted."""
+"""``python -m experiments all`` with experiments that succeed, fail, lack data or are interrupted."""
 
 import json
 from dataclasses import replace
@@ -6,13 +6,13 @@ from dataclasses import replace
 import pytest
 from typer.testing import CliRunner
 
-from trelliswork.cli import app
-from trelliswork.cli.reproduce import all as reproduce_all
-from trelliswork.experiments import registry
-from trelliswork.experiments.registry import Experiment, find
-from trelliswork.experiments.tables import Figure, Table
+from experiments import everything as reproduce_all
+from experiments import registry
+from experiments.__main__ import app
+from experiments.registry import Experiment, find
+from experiments.tables import Figure, Table
 
-HERE = "tests.cli.test_reproduce_all"
+HERE = "tests.experiments.test_everything"
 KEYS = ["reproduce", "row", "paper", "ours", "unit", "seconds", "note"]
 NOWHERE = {"TRELLISWORK_DATA": ""}
 seen: list[dict] = []
@@ -48,12 +48,12 @@ def experiments(monkeypatch):
     )
     monkeypatch.setattr(registry, "EXPERIMENTS", fakes)
     monkeypatch.setattr(reproduce_all, "EXPERIMENTS", fakes)
-    monkeypatch.setattr("trelliswork.experiments.record.EXPERIMENTS", fakes)
+    monkeypatch.setattr("experiments.record.EXPERIMENTS", fakes)
     return fakes
 
 
 def run(*arguments, **options):
-    return CliRunner().invoke(app, ["dev", "reproduce", "all", *map(str, arguments)], env=NOWHERE, **options)
+    return CliRunner().invoke(app, ["all", *map(str, arguments)], env=NOWHERE, **options)
 
 
 def test_all_continues_after_a_failure_and_without_data(experiments, tmp_path):
@@ -107,8 +107,8 @@ def test_wrong_names(experiments, arguments):
 
 def test_ctrl_c_keeps_finished_results(experiments, monkeypatch, tmp_path):
     changed = (experiments[0], replace(experiments[1], function=f"{HERE}:is_interrupted"), *experiments[2:])
-    for module in ("cli.reproduce.all", "experiments.registry", "experiments.record"):
-        monkeypatch.setattr(f"trelliswork.{module}.EXPERIMENTS", changed)
+    for module in ("everything", "registry", "record"):
+        monkeypatch.setattr(f"experiments.{module}.EXPERIMENTS", changed)
     done = run("--out", tmp_path)
     assert done.exit_code == 130
     assert "interrupted in mrf-ptb: 1 experiments are finished; they are in" in done.stderr
@@ -162,7 +162,7 @@ def test_unusable_folder_is_an_error_before_anything_runs(experiments, tmp_path)
 
 def test_one_experiment_writes_the_same_folder(tmp_path):
     """A real experiment, by its own command, then by ``all``."""
-    arguments = ["dev", "reproduce", "mrf-exact", "--quick", "--words", "2", "--out", str(tmp_path), "--json"]
+    arguments = ["mrf-exact", "--quick", "--words", "2", "--out", str(tmp_path), "--json"]
     done = CliRunner().invoke(app, arguments)
     assert done.exit_code == 0, done.output
     assert (tmp_path / "figures.jsonl").read_text() == done.stdout
@@ -176,7 +176,7 @@ def test_one_experiment_writes_the_same_folder(tmp_path):
 
 
 def test_missing_data_is_named():
-    done = CliRunner().invoke(app, ["dev", "reproduce", "nettalk"], env=NOWHERE | {"COLUMNS": "200"})
+    done = CliRunner().invoke(app, ["nettalk"], env=NOWHERE | {"COLUMNS": "200"})
     assert done.exit_code == 2
     assert "nettalk needs nettalk/nettalk.data: pass their folder with --data" in done.stderr
     assert find("nettalk").folder == "nettalk"

@@ -2,7 +2,7 @@
 
 import pytest
 
-from trelliswork.data.nettalk import read_nettalk, split_words
+from experiments.nettalk_words import read_nettalk, split_words
 from trelliswork.errors import DataError
 
 GOOD = "The license\n\nof it\n\naback\txb@k-\t0>1<<\t0\nabbe\t@-be\t0<>1\t2\n"

@@ -7,8 +7,8 @@ import pytest
 from numpy.testing import assert_allclose
 from scipy.stats import spearmanr
 
+from experiments.similarity import spearman, word_similarity
 from trelliswork.errors import ShapeError
-from trelliswork.metrics.similarity import spearman, word_similarity
 
 
 @pytest.mark.parametrize("n_values", [3, 50, 10**6])  # few values: many ties

@@ -4,7 +4,7 @@ The two tables overlap on purpose: *with* and a tool may belong to the man who i
 place to nearly anything. The words make one attachment more likely, but rarely certain.
 """
 
-from trelliswork.data.bundled.sampling import Table, weighted
+from tools.bundled.sampling import Table, weighted
 
 Preference = Table[tuple[str, str]]
 

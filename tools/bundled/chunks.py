@@ -12,7 +12,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from trelliswork.data.bundled.nodes import Node
+    from tools.bundled.nodes import Node
 
     Owner = tuple[str, Node]
 

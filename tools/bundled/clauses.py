@@ -7,9 +7,9 @@ in ``vocabulary.py``.
 
 from collections.abc import Callable
 
-from trelliswork.data.bundled import vocabulary
-from trelliswork.data.bundled.attachment import VERB_PPS
-from trelliswork.data.bundled.lexicon import (
+from tools.bundled import vocabulary
+from tools.bundled.attachment import VERB_PPS
+from tools.bundled.lexicon import (
     ADJECTIVES,
     ADVERBS,
     KINDS,
@@ -18,8 +18,8 @@ from trelliswork.data.bundled.lexicon import (
     VERBS_BY_SUBJECT,
     Verb,
 )
-from trelliswork.data.bundled.nodes import Node, leaf, phrase
-from trelliswork.data.bundled.noun_phrases import (
+from tools.bundled.nodes import Node, leaf, phrase
+from tools.bundled.noun_phrases import (
     Nominal,
     common_noun_phrase,
     noun_phrase,
@@ -27,8 +27,8 @@ from trelliswork.data.bundled.noun_phrases import (
     prepositional_phrase,
     time_phrase,
 )
-from trelliswork.data.bundled.sampling import Draw, Table, weighted, zipf
-from trelliswork.data.bundled.verb_groups import Predicate, contract, finite
+from tools.bundled.sampling import Draw, Table, weighted, zipf
+from tools.bundled.verb_groups import Predicate, contract, finite
 
 MAX_DEPTH = 2  # below it no clause opens another one
 _SUBJECT_KINDS = weighted(

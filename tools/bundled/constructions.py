@@ -5,9 +5,9 @@ The functions stand under ``@construction`` with their share and mark; to add a 
 
 from collections.abc import Callable
 
-from trelliswork.data.bundled import vocabulary
-from trelliswork.data.bundled.attachment import VERB_PPS
-from trelliswork.data.bundled.clauses import (
+from tools.bundled import vocabulary
+from tools.bundled.attachment import VERB_PPS
+from tools.bundled.clauses import (
     action,
     adjuncts,
     adverb_phrase,
@@ -20,10 +20,10 @@ from trelliswork.data.bundled.clauses import (
     subject_phrase,
     subject_relative,
 )
-from trelliswork.data.bundled.lexicon import ADJECTIVES, ADVERBS, GIVEN_NAMES, NOUNS, VERBS_BY_OBJECT, VERBS_BY_SUBJECT
-from trelliswork.data.bundled.morphology import plural, verb_forms
-from trelliswork.data.bundled.nodes import Node, leaf, phrase
-from trelliswork.data.bundled.noun_phrases import (
+from tools.bundled.lexicon import ADJECTIVES, ADVERBS, GIVEN_NAMES, NOUNS, VERBS_BY_OBJECT, VERBS_BY_SUBJECT
+from tools.bundled.morphology import plural, verb_forms
+from tools.bundled.nodes import Node, leaf, phrase
+from tools.bundled.noun_phrases import (
     Nominal,
     common_noun_phrase,
     conjoin,
@@ -35,8 +35,8 @@ from trelliswork.data.bundled.noun_phrases import (
     superlative_phrase,
     time_phrase,
 )
-from trelliswork.data.bundled.sampling import Draw, Table, zipf
-from trelliswork.data.bundled.verb_groups import Predicate, be, finite, inverted, negate, tense
+from tools.bundled.sampling import Draw, Table, zipf
+from tools.bundled.verb_groups import Predicate, be, finite, inverted, negate, tense
 
 Construction = Callable[[Draw], Node]
 _REGISTERED: dict[str, tuple[tuple[Construction, str], int]] = {}

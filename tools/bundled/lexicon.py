@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from itertools import chain
 from typing import TypeVar
 
-from trelliswork.data.bundled import morphology, vocabulary
-from trelliswork.data.bundled.sampling import WordTable, zipf
+from tools.bundled import morphology, vocabulary
+from tools.bundled.sampling import WordTable, zipf
 
 T = TypeVar("T")
 

@@ -13,8 +13,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from itertools import pairwise
 
-from trelliswork.data.bundled.chunks import chunk_tags
-from trelliswork.data.bundled.morphology import takes_an
+from tools.bundled.chunks import chunk_tags
+from tools.bundled.morphology import takes_an
 from trelliswork.data.sentence import Tree, TreebankSentence
 
 HEAD = "head"

@@ -2,9 +2,9 @@
 
 from dataclasses import dataclass
 
-from trelliswork.data.bundled import vocabulary
-from trelliswork.data.bundled.attachment import NOUN_PP_PERCENT, NOUN_PPS, Preference, preferences
-from trelliswork.data.bundled.lexicon import (
+from tools.bundled import vocabulary
+from tools.bundled.attachment import NOUN_PP_PERCENT, NOUN_PPS, Preference, preferences
+from tools.bundled.lexicon import (
     ADJECTIVES,
     ADVERBS,
     FAMILY_NAMES,
@@ -15,9 +15,9 @@ from trelliswork.data.bundled.lexicon import (
     VERBS_BY_SUBJECT,
     Noun,
 )
-from trelliswork.data.bundled.morphology import plural
-from trelliswork.data.bundled.nodes import Node, leaf, phrase
-from trelliswork.data.bundled.sampling import Draw, weighted, zipf
+from tools.bundled.morphology import plural
+from tools.bundled.nodes import Node, leaf, phrase
+from tools.bundled.sampling import Draw, weighted, zipf
 
 _PRONOUNS = {  # kind: nominative, accusative, agreement
     "person": zipf(map(str.split, ("he him 3s", "she her 3s", "they them pl", "I me 1s", "we us pl", "you you pl")), 5),

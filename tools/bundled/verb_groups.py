@@ -2,11 +2,11 @@
 
 from dataclasses import dataclass, field
 
-from trelliswork.data.bundled.lexicon import ADVERBS, Verb
-from trelliswork.data.bundled.morphology import verb_forms
-from trelliswork.data.bundled.nodes import Node, leaf, phrase
-from trelliswork.data.bundled.noun_phrases import Nominal
-from trelliswork.data.bundled.sampling import Draw, weighted
+from tools.bundled.lexicon import ADVERBS, Verb
+from tools.bundled.morphology import verb_forms
+from tools.bundled.nodes import Node, leaf, phrase
+from tools.bundled.noun_phrases import Nominal
+from tools.bundled.sampling import Draw, weighted
 
 _BE = {"VB": "be", "VBN": "been", "VBG": "being"}
 _BE_FINITE = {

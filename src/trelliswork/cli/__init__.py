@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import typer
 
 from trelliswork import __version__
-from trelliswork.cli.lazy import LazyGroup, imported, set_threads
+from trelliswork.cli.lazy import LazyGroup, set_threads
 from trelliswork.cli.running import exit_code, let_others_speak, open_streams, settings, silence_others
 
 # The module of each command, and the name of its function or group there, in the order of --help.
@@ -32,31 +32,13 @@ COMMANDS = {
     "serve": "use.serve:serve",
     "data": "data:app",
     "warmup": "warmup:warmup",
-    "dev": "dev:app",
 }
-
-
-MOVED = ("bench", "reproduce")  # now below dev; their old names work and say so
 
 
 class _Commands(LazyGroup):
     """All commands."""
 
     places = COMMANDS
-
-    def get_command(self, ctx: Any, cmd_name: str) -> Any:
-        """Return a command, also by its old name; None if there is none of that name."""
-        if cmd_name in MOVED:
-            from trelliswork.cli.dev import DevGroup
-
-            return imported(cmd_name, DevGroup.places[cmd_name])
-        return super().get_command(ctx, cmd_name)
-
-    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
-        """Return the command of a command line; say where one has moved."""
-        if args and args[0] in MOVED:
-            print(f"trelliswork {args[0]} is now: trelliswork dev {args[0]}", file=sys.stderr)
-        return super().resolve_command(ctx, args)
 
 
 app = typer.Typer(
