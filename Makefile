@@ -112,10 +112,10 @@ wheel: setup ## build the wheel in dist
 	@ls dist/*.whl
 
 stranger: ## run the README's commands, one after another, in this clone
-	$(PYTHON) tests/stranger.py
+	$(PYTHON) tests/house/stranger.py
 
 test-wheel: wheel ## install the wheel for each Python on this machine, in an empty environment, and try it
-	$(BIN)/python tests/wheel.py dist
+	$(BIN)/python tests/house/wheel.py dist
 
 clean: ## remove everything that was made
 	rm -rf .venv .venv-bench .cache .pytest_cache .mypy_cache .ruff_cache .hypothesis build dist demo

@@ -1,6 +1,6 @@
 """Run the shell lines of the README exactly as they stand there, in this clone and an otherwise empty environment.
 
-    python3 tests/stranger.py [--show]
+    python3 tests/house/stranger.py [--show]
 
 The lines follow each other in one shell, as they do for a reader. ``--show`` only prints them. Needs only Python.
 """
@@ -12,7 +12,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[1]
+ROOT = Path(__file__).resolve().parents[2]
 KEPT = ("PATH", "HOME", "TMPDIR", "LANG", "CI")  # and what pip and certificates need on this machine
 KEPT_PREFIXES = ("PIP_", "SSL_", "REQUESTS_", "HTTP", "http", "NO_PROXY", "no_proxy", "PYENV", "PYTEST_ADDOPTS")
 

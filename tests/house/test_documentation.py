@@ -18,7 +18,7 @@ import trelliswork
 from tests.commands import run
 from trelliswork import bundled
 
-ROOT = Path(__file__).resolve().parents[1]
+ROOT = Path(__file__).resolve().parents[2]
 PAGES = [
     *(ROOT / name for name in ("README.md", "CONTRIBUTING.md", "SECURITY.md")),
     *sorted((ROOT / "docs").rglob("*.md")),
@@ -56,13 +56,13 @@ def snippets() -> list:
 
 # Blocks of shell that other tests run, by page and a word of the block, and the tests that run them.
 ELSEWHERE = {
-    ("README.md", "make demo"): "tests/stranger.py",  # the first step of continuous integration
-    ("README.md", "source .venv/bin/activate"): "tests/stranger.py",
-    ("CONTRIBUTING.md", "make test"): "tests/stranger.py",
-    ("install.md", "pip install ."): "tests/test_wheel.py",
-    ("explore.md", "trelliswork explore"): "tests/test_shown_programs.py",
-    ("explore.md", "curl"): "tests/test_shown_programs.py",
-    ("serving.md", "trelliswork serve"): "tests/test_shown_programs.py",
+    ("README.md", "make demo"): "tests/house/stranger.py",  # the first step of continuous integration
+    ("README.md", "source .venv/bin/activate"): "tests/house/stranger.py",
+    ("CONTRIBUTING.md", "make test"): "tests/house/stranger.py",
+    ("install.md", "pip install ."): "tests/house/test_wheel.py",
+    ("explore.md", "trelliswork explore"): "tests/house/test_shown_programs.py",
+    ("explore.md", "curl"): "tests/house/test_shown_programs.py",
+    ("serving.md", "trelliswork serve"): "tests/house/test_shown_programs.py",
     ("serving.md", "curl"): "tests/serve/test_service.py",
     ("serving.md", "docker"): "tests/serve/test_image.py",
 }

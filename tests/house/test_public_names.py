@@ -37,7 +37,7 @@ def test_names_are_listed_once():
 
 def test_the_package_is_marked_as_typed():
     assert files("trelliswork").joinpath("py.typed").is_file()
-    project = (Path(__file__).parents[1] / "pyproject.toml").read_text(encoding="utf-8")
+    project = (Path(__file__).parents[2] / "pyproject.toml").read_text(encoding="utf-8")
     assert 'packages = ["src/trelliswork"]' in project  # hatchling includes every file of the folder
 
 

@@ -19,7 +19,7 @@ from tests.processes import free_port
 
 pytestmark = pytest.mark.programs
 
-DOCS = Path(__file__).resolve().parents[1] / "docs"
+DOCS = Path(__file__).resolve().parents[2] / "docs"
 FREE = "--port 0"  # the port of a page may be in use
 
 

@@ -12,7 +12,7 @@ from packaging.requirements import Requirement
 
 import trelliswork
 
-ROOT = Path(__file__).resolve().parents[1]
+ROOT = Path(__file__).resolve().parents[2]
 SOURCE = Path(trelliswork.__file__).parent
 SERVER = SOURCE / "serve" / "sockets.py"  # of the explorer and the service, which listen
 GROUP = SOURCE / "learning" / "distributed.py"  # processes that torchrun has started; names of network devices only

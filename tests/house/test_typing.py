@@ -10,11 +10,11 @@ import sys
 import pytest
 
 from tests.conftest import ROOT
+from tests.house.user_project import example
 from tests.models.fitted import TAGS, WORDS
-from tests.user_project import example
 from trelliswork import CRF, errors, load
 
-FILE = ROOT / "tests" / "user_project" / "example.py"
+FILE = ROOT / "tests" / "house" / "user_project" / "example.py"
 
 
 def test_the_project_runs():

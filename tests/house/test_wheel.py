@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from tests.wheel import ROOT, try_wheel
+from tests.house.wheel import ROOT, try_wheel
 
 
 @pytest.mark.slow  # builds the wheel and installs half a gigabyte

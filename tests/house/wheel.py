@@ -1,6 +1,6 @@
 """Install a wheel in an empty environment, without the constraints of development, and run the README's first example.
 
-    python tests/wheel.py dist
+    python tests/house/wheel.py dist
 
 tries the newest wheel in a folder with every Python of this machine that it supports, and says what each did.
 """
@@ -12,7 +12,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[1]
+ROOT = Path(__file__).resolve().parents[2]
 VERSIONS = ("3.11", "3.12", "3.13", "3.14")
 
 

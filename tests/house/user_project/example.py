@@ -1,4 +1,4 @@
-"""A project of a user, which ``tests/test_typing.py`` runs and checks with mypy and pyright."""
+"""A project of a user, which ``tests/house/test_typing.py`` runs and checks with mypy and pyright."""
 
 from __future__ import annotations
 
