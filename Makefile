@@ -18,7 +18,7 @@ PINNED := PIP_CONSTRAINT=constraints.txt PIP_BUILD_CONSTRAINT=constraints.txt
 PIP = $(PINNED) $(BIN)/python -m pip install --no-color --progress-bar off
 SHOW = 2>&1 | sed -un -e 's/^Collecting \([^ ]*\).*/  \1/p' -e 's/^Installing collected.*/  installing .../p' -e '/^ *ERROR/p' -e '/error:/p'
 
-.PHONY: help setup setup-bench docs docs-tables docs-pictures docs-serve test test-programs test-all test-wheel attack lint format demo bench wheel stranger clean
+.PHONY: help setup setup-bench docs docs-tables docs-pictures docs-serve test test-programs test-all test-wheel attack lint format demo bench reproduce wheel stranger clean
 
 help: ## list these commands
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | while IFS='	' read -r name text; do printf '  make %-14s %s\n' "$$name" "$$text"; done
@@ -102,17 +102,20 @@ demo: .venv/.core ## see what it does, on the bundled corpus (2 minutes on a new
 	$(BIN)/trelliswork demo
 
 bench: setup-bench ## measure side by side with the peers
-	$(BIN)/trelliswork dev bench all
+	$(BIN)/python -m benchmarks all
+
+reproduce: setup ## run the papers' experiments: make reproduce DATA=folder [OUT=results]
+	$(BIN)/python -m experiments all --data $(DATA) --out $(or $(OUT),results)
 
 wheel: setup ## build the wheel in dist
 	$(PINNED) $(BIN)/python -m pip wheel -qq --no-deps --wheel-dir dist .
 	@ls dist/*.whl
 
 stranger: ## run the README's commands, one after another, in this clone
-	$(PYTHON) tests/stranger.py
+	$(PYTHON) tests/house/stranger.py
 
 test-wheel: wheel ## install the wheel for each Python on this machine, in an empty environment, and try it
-	$(BIN)/python tests/wheel.py dist
+	$(BIN)/python tests/house/wheel.py dist
 
 clean: ## remove everything that was made
 	rm -rf .venv .venv-bench .cache .pytest_cache .mypy_cache .ruff_cache .hypothesis build dist demo

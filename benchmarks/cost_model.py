@@ -7,10 +7,10 @@ A run on N ranks of one core each takes
 r is the cost of reading one of n tokens, a that of one of u units of work (a token in a pass over the text, a cell of a
 table). M times every rank takes a step, which costs s, and the ranks add up or exchange B bytes, in m messages; a ring
 of N ranks sends each byte about twice, in 2 (N - 1) steps. Costs are of one core of the machine in
-docs/benchmarks.md, measured by ``trelliswork dev bench scale`` (1x1), or by the commands beside them; bytes are those
+docs/benchmarks.md, measured by ``python -m benchmarks scale`` (1x1), or by the commands beside them; bytes are those
 that ``train --json`` and ``data count --json`` report under torchrun with two ranks.
 
-With --check the model is compared with the rows of ``trelliswork dev bench scale --json``: it predicts two and four
+With --check the model is compared with the rows of ``python -m benchmarks scale --json``: it predicts two and four
 processes on two cores, and two processes with a slow network, from one.
 """
 

@@ -330,7 +330,7 @@ def main(bench: Benchmark, argv: Sequence[str] | None = None) -> int:
 def record(path: Path, run: CaseRun, options: argparse.Namespace) -> None:
     """Write the rows of a case to the file of records: complete ones, in which both sides were measured or failed."""
     threads = ",".join(map(str, options.threads))
-    command = f"trelliswork dev bench {run.bench.name} --threads {threads} --repeats {options.repeats}"
+    command = f"python -m benchmarks {run.bench.name} --threads {threads} --repeats {options.repeats}"
     origin = Origin(command, describe_processor(), time.strftime("%Y-%m-%d", time.gmtime()))
     peers = {peer.name: peer for peer in run.peers}
     rows = [row for row in run.rows() if not {"skipped", "interrupted"} & row.extra.keys()]

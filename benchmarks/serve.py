@@ -402,7 +402,7 @@ def main() -> int:
             add("spacy", {"skipped": peer} if isinstance(peer, str) else peer.row())
     if options.record:
         origin = {
-            "command": "trelliswork dev bench serve",
+            "command": "python -m benchmarks serve",
             "machine": describe_processor(),
             "date": time.strftime("%Y-%m-%d", time.gmtime()),
         }

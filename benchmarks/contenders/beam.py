@@ -27,8 +27,8 @@ def _task(params: Params, beam: str | None) -> Task:
 
 
 def _synthetic(params: Params, beam: str | None) -> Task:
+    from experiments.beams import CRFProblem, train
     from trelliswork import Beam
-    from trelliswork.experiments.beams import CRFProblem, train
 
     S = params["S"]
     problem = CRFProblem.draw(
@@ -51,8 +51,8 @@ def _synthetic(params: Params, beam: str | None) -> Task:
 def _nettalk(params: Params, beam: str | None) -> Task:
     import warnings
 
+    from experiments.nettalk_words import read_nettalk, split_words
     from trelliswork import CRF
-    from trelliswork.data.nettalk import read_nettalk, split_words
 
     letters, phonemes = read_nettalk(data_folder() / "nettalk" / "nettalk.data")
     n = params.get("n_words") or len(letters)

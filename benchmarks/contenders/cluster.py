@@ -53,7 +53,7 @@ def log_likelihood(text: list[list[str]], cluster: dict[str, Any]) -> float:
 
 def _raw_text() -> Any:
     """Return a temporary file of the large text; it is deleted when nothing refers to it any more."""
-    from trelliswork.experiments.chain_tagging import raw_text
+    from experiments.chain_tagging import raw_text
 
     file = tempfile.NamedTemporaryFile("w", encoding="utf-8", suffix=".txt")  # noqa: SIM115
     file.writelines(" ".join(sentence) + "\n" for sentence in raw_text(data_folder()))

@@ -71,7 +71,7 @@ def digest_inside(result: Inside) -> dict[str, Any]:
 
 def second_order(params: Params) -> Task:
     """Ours: belief propagation with the settings of the parser."""
-    from trelliswork.experiments.bp_accuracy import candidates
+    from experiments.bp_accuracy import candidates
     from trelliswork.inference.tree import second_order as engine
     from trelliswork.models.parser.second_order import Propagation
 
@@ -96,7 +96,7 @@ def first_order(params: Params) -> Task:
     """Ours: inside-outside on all arcs of the same sentences; compared if the parts have no weight."""
     if params["task"] != "second-order":
         raise NotImplementedError("only for comparison with second order.")
-    from trelliswork.experiments.bp_accuracy import candidates
+    from experiments.bp_accuracy import candidates
     from trelliswork.inference.tree import eisner, tree_potentials
 
     given = candidates(params["n"], params["B"], np.random.default_rng(params["seed"]), n_heads=params["n_heads"])

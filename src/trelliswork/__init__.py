@@ -30,7 +30,7 @@ _MODULES = {
     # data: files in, sentences out
     "trelliswork.data": (
         "AttributeCorpus Corpus Tree TreebankSentence Vocabulary bundled read_columns read_conllu read_crfsuite "
-        "read_dependencies read_nettalk read_text read_trees read_uai"
+        "read_dependencies read_text read_trees read_uai"
     ),
     # what raw text says about words
     "trelliswork.features.brown": "BrownClusters",
@@ -114,7 +114,6 @@ __all__ = [
     "read_conllu",
     "read_crfsuite",
     "read_dependencies",
-    "read_nettalk",
     "read_text",
     "read_trees",
     "read_uai",
@@ -137,7 +136,6 @@ if TYPE_CHECKING:
         read_conllu,
         read_crfsuite,
         read_dependencies,
-        read_nettalk,
         read_text,
         read_trees,
         read_uai,

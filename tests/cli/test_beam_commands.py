@@ -78,49 +78,6 @@ def test_invalid_beam_fails_before_the_file_is_read(beam):
     assert "beam" in done.output
 
 
-def test_reproduce_small(tmp_path):
-    shown = run(
-        "dev",
-        "reproduce",
-        "beams-decoding",
-        "--models",
-        1,
-        "--sequences",
-        3,
-        "--states",
-        8,
-        "--symbols",
-        20,
-        "--json",
-        "-q",
-    )
-    rows = [json.loads(line) for line in shown.stdout.splitlines()]
-    assert list(rows[0]) == ["reproduce", "row", "paper", "ours", "unit", "seconds", "note"]
-    assert {row["reproduce"] for row in rows} == {"beams-decoding"}
-    assert all("100.0 % exact paths" in row["note"] for row in rows[2:])
-    picture = tmp_path / "curves.html"
-    shown = run(
-        "dev", "reproduce", "beams-training", "--states", 8, "--sequences", 3, "--max-iter", 8, "--plot", picture, "-q"
-    )
-    assert shown.exit_code == 0, shown.output
-    assert "minimum divergence, held" in shown.stdout
-    assert "<svg" in picture.read_text(encoding="utf-8")
-    assert run("dev", "reproduce", "beams-training", "--plot", "curves.pdf").exit_code == 2
-
-
-def test_reproduce_nettalk_small(tmp_path):
-    words = ["cat", "cut", "tack", "act", "tact", "cacti", "attic", "tic"] * 10
-    lines = [f"{w}\t{w.upper()}\t{'0' * len(w)}\t0" for w in dict.fromkeys(a + b for a in words for b in words)]
-    path = tmp_path / "nettalk.data"
-    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
-    shown = run("dev", "reproduce", "nettalk", "--data", tmp_path, "--words", 60, "--max-iter", 4, "--json", "-q")
-    assert shown.exit_code == 0, shown.output
-    letters = [row for row in map(json.loads, shown.stdout.splitlines()) if row["row"].endswith("letters")]
-    assert [row["row"][:7] for row in letters] == ["order 1"] * 5 + ["order 2"]
-    assert all(row["ours"] > 50 for row in letters)
-    assert run("dev", "reproduce", "nettalk", "--data", tmp_path / "none").exit_code == 1
-
-
 def test_infer(tmp_path):
     path, evidence = tmp_path / "g.uai", tmp_path / "g.evid"
     path.write_text(GRAPH, encoding="utf-8")

@@ -14,7 +14,7 @@ def test_version_and_help():
     assert run_process("--version").stdout == f"trelliswork {__version__}\n"
     page = run("--help")
     assert page.returncode == 0
-    for command in ("demo", "train", "tag", "evaluate", "inspect", "data", "dev", "warmup"):
+    for command in ("demo", "train", "tag", "evaluate", "inspect", "data", "warmup"):
         assert command in page.stdout
 
 
@@ -29,7 +29,6 @@ def test_help_is_shown_without_a_command():
         ["nonsense"],
         ["data", "bundled", "--split", "nope"],
         ["--threads", "0", "demo"],
-        ["dev", "bench", "no-such-benchmark"],
     ],
 )
 def test_usage_errors_exit_with_2_and_name_the_cause(words):

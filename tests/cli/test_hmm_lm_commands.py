@@ -1,8 +1,7 @@
-"""``train hmm-lm``, ``score``, ``sample``, ``inspect``, ``evaluate``, ``dev reproduce kernel-*`` on tiny files."""
+"""``train hmm-lm``, ``score``, ``sample``, ``inspect``, ``evaluate`` on tiny files."""
 
 import json
 
-import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 from typer.testing import CliRunner
@@ -86,66 +85,3 @@ def test_training_resumes_from_a_checkpoint(files):
     call("train", "hmm-lm", train, "--dev", train, "--n-states", 4, *SMALL, "--out", files / "whole")
     one, other = (HMMLanguageModel.load(files / name).log_evidence(train) for name in ("second", "whole"))
     assert (one == other).all()
-
-
-def test_reproduce_kernel_hmm(files):
-    lines = call(
-        "dev", "reproduce", "kernel-hmm", "--data", files, "--size", 4, "--size", "8/3", "--max-iter", 2,
-        "--no-kneser-ney", "--json", "--quiet", "--batch-tokens", 40, "--plot", files / "curves.html",
-    ).splitlines()  # fmt: skip
-    ours = {figure["row"]: figure["ours"] for figure in map(json.loads, lines)}
-    assert 1 < ours["softmax, 4 states: validation"] < 12
-    assert ours["kernel, 8 states, R = 3: singular values above 1e-5"] <= 3
-    assert ours["kernel, 8 states, R = 3: log evidence against the dense matrix it stands for"] < 1e-8
-    assert (files / "curves.html").exists()
-    assert "Kneser-Ney" in call(
-        "dev", "reproduce", "kernel-hmm", "--data", files, "--size", 4, "--max-iter", 1, "--quiet"
-    )
-    call("dev", "reproduce", "kernel-hmm", "--data", files, "--size", "many", ok=False)
-
-
-def test_reproduce_kernel_hmm_resumes_from_kept_models(files, tmp_path):
-    def run(*more, ok=True):
-        return call(
-            "dev", "reproduce", "kernel-hmm", "--data", files, "--size", "6/3", "--max-iter", 3, "--no-kneser-ney",
-            "--json",
-            "--batch-tokens", 40, "--keep", tmp_path / "kept", *more, ok=ok,
-        )  # fmt: skip
-
-    def validation(text):
-        return [json.loads(line)["ours"] for line in text.splitlines() if ": validation" in line and line[0] == "{"]
-
-    whole = validation(run("--quiet"))
-    run("--max-minutes", 1e-9, "--keep", tmp_path / "two", "--quiet")
-    assert (tmp_path / "two" / "6-3.checkpoint").exists()
-    assert validation(run("--keep", tmp_path / "two", "--quiet")) == whole
-    again = run()
-    assert "from" in again  # it was not retrained
-    assert validation(again) == whole
-    assert "other data or settings" in run("--learning-rate", 0.5, ok=False)
-
-
-def test_reproduce_kernel_hmm_with_invalid_options(files):
-    output = call("dev", "reproduce", "kernel-hmm", "--data", files, "--size", "8/3", "--em-iterations", 2, ok=False)
-    assert "em_iterations applies to softmax models" in output
-
-
-def test_low_rank_and_dense_transitions_give_the_same_results(files):
-    from trelliswork.experiments.kernel_hmm import same_as_dense
-
-    text = [s.split() for s in SENTENCES[:4]]
-    lm = HMMLanguageModel(12, parameterization="kernel", n_features=4, hidden=8, max_iter=2).fit(text)
-    assert same_as_dense(lm, text) < 1e-8
-
-
-def test_reproduce_kernel_features():
-    text = call(
-        "dev", "reproduce", "kernel-features", "--features", 8, "--features", 64, "--states", 30, "--dims", 3, "--quiet"
-    )
-    assert "nystroem" in text
-    from trelliswork.experiments.kernel_hmm import kernel_features
-
-    table = kernel_features(features=(4, 64), n_states=40, n_dims=4)
-    by_method = {curve.name: curve.y for curve in table.curves}
-    assert all(y[1] < y[0] for y in by_method.values())
-    assert np.isfinite([f.ours for f in table.figures]).all()

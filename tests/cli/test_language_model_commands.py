@@ -3,7 +3,6 @@
 import gzip
 import json
 import math
-import os
 from pathlib import Path
 
 import pytest
@@ -199,21 +198,3 @@ def test_the_mrf_tagger_is_inspected(tagger):
     assert {row[1] for row in shown["top_features"]} == {"NN"}
     assert "Label pairs" in run("inspect", tagger).stdout
     assert run("inspect", tagger, "--label", "nothing").returncode == 2
-
-
-def test_a_small_reproduction(folder):
-    data = folder / "data" / "conll2000"
-    data.mkdir(parents=True)
-    for name in ("train.txt", "test.txt"):
-        (data / name).write_text((folder / "tagged.txt").read_text())
-    picture = folder / "curves.html"
-    options = ["--corpus", "conll2000", "--words", "1", "--max-iter", "5", "--plot", str(picture)]
-    done = run("dev", "reproduce", "mrf-tagging", "--data", str(data.parent), *options)
-    assert "<svg" in picture.read_text(encoding="utf-8")
-    assert done.returncode == 0, done.stderr
-    assert "MRF, L=1, dictionary" in done.stdout
-    assert run("dev", "reproduce", "mrf-tagging", "--data", str(data.parent), "--corpus", "other").returncode == 2
-    environment = {k: v for k, v in os.environ.items() if k != "TRELLISWORK_DATA"} | {"COLUMNS": "200"}
-    nowhere = run("dev", "reproduce", "mrf-tagging", env=environment)
-    assert nowhere.returncode == 2
-    assert "conll2000/train.txt" in nowhere.stderr

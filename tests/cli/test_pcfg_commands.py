@@ -111,28 +111,3 @@ def test_invalid_file_and_options(folder, tmp_path):
     failed = run("train", "pcfg", str(tmp_path / "broken.mrg"), code=1)
     assert "broken.mrg:1: " in failed.output
     assert "--columns" in run("train", "pcfg", str(folder / "some.txt"), "--tags", code=2).output
-    assert (
-        "induction"
-        in run("dev", "reproduce", "low-rank-pcfg", "--data", str(folder), "--part", "nothing", code=2).output
-    )
-
-
-def test_reproduce(folder):
-    out = run(
-        "dev",
-        "reproduce",
-        "low-rank-pcfg",
-        "--data",
-        str(folder),
-        "--part",
-        "perplexity",
-        "--rank",
-        "2",
-        "--max-iter",
-        "1",
-        "--json",
-        "-q",
-    )
-    figures = [json.loads(line) for line in out.stdout.splitlines()]
-    assert [f["row"] for f in figures] == ["perplexity, rank 2", "perplexity, dense"]
-    assert all(f["ours"] > 1 for f in figures)

@@ -2,10 +2,10 @@
 
 import pytest
 
+from experiments.chain_tagging import active_learning, at_target
+from experiments.tables import Curve
 from trelliswork import bundled
 from trelliswork.data.writers import write_conllu
-from trelliswork.experiments.chain_tagging import active_learning, at_target
-from trelliswork.experiments.tables import Curve
 
 
 def test_numbers_at_the_target_are_interpolated():

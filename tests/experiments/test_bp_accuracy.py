@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 
+from experiments.bp_accuracy import bp_accuracy, bp_cost, candidates, enumerate_trees
 from tests.oracle.second_order import enumerate_second_order
-from trelliswork.experiments.bp_accuracy import bp_accuracy, bp_cost, candidates, enumerate_trees
 from trelliswork.models.parser.second_order import Propagation
 
 

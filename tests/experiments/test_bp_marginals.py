@@ -3,9 +3,9 @@
 import numpy as np
 from numpy.testing import assert_allclose
 
+from experiments import bp_marginals as module
 from tests.models.parser.corpus import SMALL, treebank
 from trelliswork import DependencyParser, bundled
-from trelliswork.experiments import bp_marginals as module
 
 
 def test_posteriors_by_enumeration_and_by_chains_agree(monkeypatch):

@@ -1,8 +1,8 @@
 """The parsing experiment on a small treebank with the names of the real one."""
 
+from experiments.bp_parsing import bp_parsing
 from trelliswork.data import bundled
 from trelliswork.data.writers import write_conllu
-from trelliswork.experiments.bp_parsing import bp_parsing
 
 
 def test_table_figures_and_progress(tmp_path):

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from trelliswork.experiments.machine import describe_machine, peak_memory, restart_peak_memory
+from experiments.machine import describe_machine, peak_memory, restart_peak_memory
 
 MB = 2**20
 
@@ -31,6 +31,6 @@ def test_peak_memory_counts_from_its_restart():
 
 
 def test_peak_memory_without_proc(monkeypatch):
-    monkeypatch.setattr("trelliswork.experiments.machine.Path", lambda _: Path("/nowhere/at/all"))
+    monkeypatch.setattr("experiments.machine.Path", lambda _: Path("/nowhere/at/all"))
     restart_peak_memory()
     assert peak_memory() > 10 * MB

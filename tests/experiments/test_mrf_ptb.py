@@ -2,8 +2,8 @@
 
 import pytest
 
+from experiments import mrf_ptb as ptb
 from trelliswork.data import bundled
-from trelliswork.experiments import mrf_ptb as ptb
 from trelliswork.models import MRFLanguageModel
 
 

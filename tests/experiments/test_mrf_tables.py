@@ -5,10 +5,10 @@ import importlib.util
 import pytest
 from numpy.testing import assert_allclose
 
+from experiments import mrf_neighbors as neighbors
+from experiments import mrf_tagging as tagging
 from trelliswork.data import bundled
 from trelliswork.errors import DataError, ValueRangeError
-from trelliswork.experiments import mrf_neighbors as neighbors
-from trelliswork.experiments import mrf_tagging as tagging
 
 GENSIM = importlib.util.find_spec("gensim") is not None
 

@@ -5,10 +5,10 @@ import math
 
 import pytest
 
+from experiments.record import FINISHED, Record, json_lines, number, update_records
+from experiments.registry import find
+from experiments.tables import Figure, Table
 from trelliswork.errors import DataError
-from trelliswork.experiments.record import FINISHED, Record, json_lines, number, update_records
-from trelliswork.experiments.registry import find
-from trelliswork.experiments.tables import Figure, Table
 
 KEYS = ["reproduce", "row", "paper", "ours", "unit", "seconds", "note"]
 
@@ -82,7 +82,7 @@ def test_unusable_folders_are_an_error(tmp_path):
 
 def test_interrupted_write_leaves_the_old_page(record, monkeypatch):
     before = (record.folder / "paper-2.md").read_text()
-    monkeypatch.setattr("trelliswork.experiments.record.page", lambda *_: 1 / 0)
+    monkeypatch.setattr("experiments.record.page", lambda *_: 1 / 0)
     with pytest.raises(ZeroDivisionError):
         record.add(find("beams-decoding"), table(), {}, False, 1.0)
     assert (record.folder / "paper-2.md").read_text() == before
@@ -109,7 +109,7 @@ def test_records_keep_other_experiments(tmp_path):
     assert [line["experiment"] for line in lines] == ["bp-cost"] * 3 + ["mrf-exact"] * 3
     assert [line.get("ours") for line in lines] == [None, 2.0, None, None, 3.0, None]
     run = lines[3]
-    assert run["command"] == "trelliswork dev reproduce mrf-exact"
+    assert run["command"] == "python -m experiments mrf-exact"
     assert run["settings"] == {"seed": "0"}
     assert run["machine"]
     assert run["date"]

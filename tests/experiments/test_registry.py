@@ -7,12 +7,12 @@ from itertools import pairwise
 
 import pytest
 
-from trelliswork.cli.reproduce import app
-from trelliswork.cli.reproduce.commands import COMMANDS
+from experiments import chain_tagging
+from experiments.__main__ import app
+from experiments.commands import COMMANDS
+from experiments.registry import EXPERIMENTS, PAPERS, describe, find
+from experiments.tables import Figure, Table
 from trelliswork.errors import DataError, ValueRangeError
-from trelliswork.experiments import chain_tagging
-from trelliswork.experiments.registry import EXPERIMENTS, PAPERS, describe, find
-from trelliswork.experiments.tables import Figure, Table
 
 NAMES = [experiment.name for experiment in EXPERIMENTS]
 
@@ -50,7 +50,7 @@ def test_options_of_the_command_are_settings(name):
     settings = {option.setting for option in COMMANDS[name].options}
     assert settings <= set(inspect.signature(function_of(experiment)).parameters)
     assert f"paper {experiment.paper}" in command.callback.__doc__
-    assert "Example: trelliswork dev reproduce " + name in command.callback.__doc__
+    assert "Example: python -m experiments " + name in command.callback.__doc__
 
 
 def test_given_settings_override_quick_settings_and_these_full_ones():

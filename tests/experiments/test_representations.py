@@ -4,9 +4,9 @@ import gzip
 
 import pytest
 
+from experiments.chain_tagging import KINDS, raw_text, representations
 from trelliswork.data import bundled
 from trelliswork.data.writers import write_conllu, write_text
-from trelliswork.experiments.chain_tagging import KINDS, raw_text, representations
 
 
 @pytest.fixture

@@ -2,8 +2,8 @@
 
 import warnings
 
+from experiments.running import best_time, fit, timed
 from trelliswork.errors import ConvergenceWarning
-from trelliswork.experiments.running import best_time, fit, timed
 
 
 class Model:

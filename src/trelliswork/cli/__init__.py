@@ -32,7 +32,6 @@ COMMANDS = {
     "serve": "use.serve:serve",
     "data": "data:app",
     "warmup": "warmup:warmup",
-    "dev": "dev:app",
 }
 
 

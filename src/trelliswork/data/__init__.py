@@ -5,7 +5,6 @@ from trelliswork.data.columns import read_columns
 from trelliswork.data.conllu import read_conllu, read_dependencies
 from trelliswork.data.corpus import AttributeCorpus, Corpus
 from trelliswork.data.crfsuite import read_crfsuite
-from trelliswork.data.nettalk import read_nettalk
 from trelliswork.data.sentence import Tree, TreebankSentence
 from trelliswork.data.text import Lines, read_text
 from trelliswork.data.trees import read_trees
@@ -25,7 +24,6 @@ __all__ = [
     "read_conllu",
     "read_crfsuite",
     "read_dependencies",
-    "read_nettalk",
     "read_text",
     "read_trees",
     "read_uai",

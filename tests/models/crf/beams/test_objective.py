@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
+from experiments.synthetic import synthetic_hmm
 from tests.models.crf.test_objective import random_problem
 from trelliswork.compute.threads import num_threads
 from trelliswork.errors import ShapeError, ValueRangeError
-from trelliswork.experiments.synthetic import synthetic_hmm
 from trelliswork.inference.chain.beam import Beam, BeamSets
 from trelliswork.inference.chain.beam.sparse import SparseTransitions
 from trelliswork.models.crf.beams.layout import Structure

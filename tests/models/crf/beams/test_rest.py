@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
+from experiments.beams import CRFProblem
 from tests.models.crf.beams.test_objective import exact_of, fix, objective_of, problem_of, slope
-from trelliswork.experiments.beams import CRFProblem
 from trelliswork.inference import chain
 from trelliswork.inference.chain.beam import Beam
 from trelliswork.learning.lbfgs import lbfgs

@@ -5,7 +5,7 @@ import warnings
 import numpy as np
 import pytest
 
-from trelliswork.experiments.beams import CRFProblem, train
+from experiments.beams import CRFProblem, train
 from trelliswork.inference.chain.beam import Beam
 from trelliswork.learning.lbfgs import lbfgs
 from trelliswork.models.crf.beams.start import EVERY, FEWEST, ITERATIONS, sampled_start
