@@ -180,7 +180,6 @@ FORMATS = {
     "numbers": Format(lambda path: read_numbers(str(path), 3), lambda: [b"1\n2.5\n1e-3\n"]),
     "gzip": Format(read_packed, packed),
     "checkpoint": Format(lambda path: checkpoint(path).read(), checkpoints, mutate=mutated_arrays),
-    "nettalk": Format(t.read_nettalk, lambda: [b"aardvark\ta-rdvark\t1<<<>2<<\t0\nab\txy\t>1\t0\n"]),
 }
 
 

@@ -311,7 +311,7 @@ def interrupt(after: float) -> None:
 
 
 def test_ctrl_c_is_answered_while_a_kernel_computes(monkeypatch):
-    monkeypatch.setattr(threads._pool, "abandoned", False)  # again afterwards
+    monkeypatch.setattr(threads._pool, "abandoned", [])  # again afterwards
     trees = GrammarTree(np.zeros(3), np.zeros((3, 6, 6)), np.zeros((1, 3, 3)))
     trees.log_partition()  # loads the kernels
     long = GrammarTree(np.zeros(3), np.zeros((3, 6, 6)), np.zeros((1, 1500, 3)))
