@@ -55,7 +55,7 @@ def test_plain_text_and_known_labels(joint):
         assert done.returncode == 2
         assert message in done.stderr.replace("\n", " ").replace("│", "").replace("  ", " ")
     failed = run("tag", str(joint), "--known", "pos=1", input="her XYZ\n")
-    assert "layer pos has no such label" in failed.stderr
+    assert "'XYZ' is given, but the model has no such label: NN, DT" in failed.stderr
 
 
 def test_inspect(joint):

@@ -158,7 +158,7 @@ def test_wrong_use(tmp_path, model):
 def test_embeddings_that_cannot_be_written(tmp_path, model):
     result = CliRunner().invoke(app, ["embeddings", str(model), str(tmp_path / "none" / "v.txt")])
     assert result.exit_code == 1
-    assert "v.txt: cannot be written (No such file or directory)" in result.stderr
+    assert "v.txt: cannot be written: No such file or directory" in result.stderr
 
 
 def test_a_stopped_run_resumes(tmp_path):

@@ -12,7 +12,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from itertools import chain, pairwise
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -230,10 +230,14 @@ class TokenizedText(Corpus):
         first, last = int(self.offsets[n]), int(self.offsets[n + 1]) - 1
         return " ".join(self.text[self.starts[first] - self.before : self.stops[last] - self.before].split())
 
-    def ranges(self, n: int) -> list[list[int]]:
-        """Return start and stop of each token of a sentence."""
+    def located(self, n: int) -> dict[str, Any]:
+        """Return the text of a sentence as it is, its offset in the file, and start and end of its tokens there."""
         at = slice(self.offsets[n], self.offsets[n + 1])
-        return np.stack([self.starts[at], self.stops[at]], axis=1).tolist()
+        places: list[list[int]] = np.stack([self.starts[at], self.stops[at]], axis=1).tolist()
+        offset = places[0][0]
+        return {
+            "text": self.text[offset - self.before : places[-1][1] - self.before], "offset": offset, "places": places
+        }  # fmt: skip
 
     @classmethod
     def of(cls, text: str, split: Tokenizer = tokenize, source: str = "", before: int = 0) -> TokenizedText:

@@ -12,8 +12,10 @@ from trelliswork.compute.display import Displayed, Names
 from trelliswork.compute.limits import check_cost
 from trelliswork.distributions.tensors import ARRAYS, CPU, host
 from trelliswork.errors import ShapeError
+from trelliswork.inference.tensors import entropy
 
 Kind = Literal["exact", "lower", "upper", "estimate"]
+LARGE = 1000.0  # expected size of scores up to which rounding errors of an entropy, about its square, are below 1e-9
 
 
 class Structure(NamedTuple):
@@ -94,11 +96,13 @@ class LogLinear(Distribution):
         return Structure(best.labels[:, 0], best.scores[:, 0])
 
     def entropy(self) -> Tensor:
-        """Return the entropy in nats (B,): log Z minus the expected score."""
+        """Return the entropy in nats (B,), at least 0; its digits do not depend on the size of the scores."""
         double = self._double()
         moments = double._moments()
         self._check_possible(moments[0], "no entropy")
-        return (moments[0] - double._expected_score(moments)).to(self._dtype)
+        large = double._expected_score(moments, sizes=True).max() >= LARGE
+        value = double._chain_rule() if large else moments[0] - double._expected_score(moments)
+        return value.clamp(min=0).to(self._dtype)
 
     def log_prob(self, structure: Tensor) -> Tensor:
         """Return log p(y) (B,) of given structures; -inf if they are impossible. The padding is ignored."""
@@ -115,7 +119,9 @@ class LogLinear(Distribution):
         self._check_possible(moments[0], "no divergence")
         self._check_possible(log_z_other, "no divergence")
         score = p._expected_score(moments) - q._expected_score(moments)
-        return (score - moments[0] + log_z_other).to(self._dtype)
+        value = (score - moments[0] + log_z_other).clamp(min=0)
+        # Probabilities may underflow, so it is the best structure that tells whether any has a forbidden part.
+        return torch.where(p._forbidden_by(q).argmax().scores > 0, torch.inf, value).to(self._dtype)
 
     @abstractmethod
     def _log_z(self) -> Tensor:
@@ -130,8 +136,20 @@ class LogLinear(Distribution):
         return self._moments()
 
     @abstractmethod
-    def _expected_score(self, moments: Any) -> Tensor:
-        """Return E[score] (B,) under given moments; -inf where they include something impossible."""
+    def _expected_score(self, moments: Any, sizes: bool = False) -> Tensor:
+        """Return E[score] (B,) under given moments, or the sum of E|score of a part|; -inf counts as 0."""
+
+    @abstractmethod
+    def _torch_log_z(self, beta: Any = 1) -> Tensor:
+        """Return log Z (B,) by torch operations in float64; ``beta`` is an inverse temperature, see `log_sum`."""
+
+    def _chain_rule(self) -> Tensor:
+        """Return the entropy (B,) without differences of scores."""
+        return entropy(self._torch_log_z)[1]
+
+    @abstractmethod
+    def _forbidden_by(self, other: Self) -> Distribution:
+        """Return the structures that are possible here, scored by the number of their parts that ``other`` forbids."""
 
     @abstractmethod
     def _score(self, structure: Any) -> Tensor:

@@ -1,5 +1,6 @@
 """Distributions over dependency trees, projective or not: queries on arc scores, with or without labels."""
 
+from functools import partial
 from operator import attrgetter
 from typing import Any, ClassVar, Self
 
@@ -10,10 +11,11 @@ from torch import Tensor
 
 from trelliswork.compute.checks import check_count, check_lengths, check_shape
 from trelliswork.distributions.base import Structure
-from trelliswork.distributions.tensors import as_tensor, bool_mask, draw_labels, draw_seeds, floats, host
+from trelliswork.distributions.factor_list import doubles as as_doubles
+from trelliswork.distributions.tensors import as_tensor, bool_mask, draw_labels, draw_seeds, floats, forbidden, host
 from trelliswork.distributions.tree_base import PartTree, per_label
 from trelliswork.errors import ShapeError, ValueRangeError
-from trelliswork.inference.tensors import doubles
+from trelliswork.inference.tensors import doubles, entropy, exp, finite, plus
 from trelliswork.inference.tree import NearlyProjective, Potentials, arcs, check_arcs
 from trelliswork.inference.tree.autograd import PROJECTIVE, SPANNING, Engine, log_partition
 from trelliswork.inference.tree.passes import TREES, Passes
@@ -27,7 +29,6 @@ class DependencyTree(PartTree):
     nouns = TREES
     engine: Engine | NearlyProjective
     projective: ClassVar[bool]
-    noise: ClassVar[float] = 0.0  # marginals up to this may be rounding errors of zero
 
     def __init__(
         self,
@@ -143,6 +144,11 @@ class DependencyTree(PartTree):
             return engine.torch_log_partition(self._log_sum, self.lengths, self.single_root)
         return log_partition(engine, self._log_sum, self.lengths, self._potentials)
 
+    def _torch_log_z(self, beta: Any = 1, engine: Any = None) -> Tensor:
+        engine = engine or self.engine
+        log_z: Tensor = engine.torch_log_partition(self._sum_labels(beta), self.lengths, self.single_root, beta)
+        return log_z
+
     @property
     def _kind(self) -> Passes:
         """Passes over the trees, whatever their scores."""
@@ -159,10 +165,6 @@ class DependencyTree(PartTree):
             total = self._potentials.log_arc[..., None]
             marginals = marginals[..., None] * np.exp(scores - np.where(total > -np.inf, total, 0.0))
         return torch.from_numpy(value), torch.from_numpy(marginals.astype(scores.dtype, copy=False))
-
-    def _moments_for(self, other: Self) -> tuple[Tensor, ...]:
-        log_z, marginals, *rest = self._moments()
-        return log_z, torch.where(marginals > self.noise, marginals, 0), *rest
 
     def _score(self, structure: Any) -> Tensor:
         """Return the score (B,) of heads (B, n) or, with labels, (B, n, 2); -inf if they are not such a tree."""
@@ -278,7 +280,7 @@ class SpanningTree(DependencyTree):
     log Z is the determinant of the Laplacian (matrix-tree theorem), computed by an elimination without subtractions, so
     that scores of any size are exact. Time O(n^3), memory O(n^2) per sentence. ``argmax`` is Chu-Liu-Edmonds, O(n^2);
     ``topk`` partitions the set of trees, O(k n^3). Marginals have errors of up to about 1e-12, also where an arc is
-    impossible; ``kl`` treats values below 1e-11 as impossible. float32 or float64, computed in float64.
+    impossible. float32 or float64, computed in float64.
 
     Examples
     --------
@@ -291,7 +293,6 @@ class SpanningTree(DependencyTree):
 
     engine: Engine | NearlyProjective = SPANNING
     projective = False
-    noise = 1e-11
 
 
 class NearlyProjectiveTree(SpanningTree):
@@ -325,7 +326,7 @@ class NearlyProjectiveTree(SpanningTree):
     def __init__(self, log_arc: Any, crossing_cost: Any = 0.0, **options: Any) -> None:
         super().__init__(log_arc, **options)
         B = len(self.log_arc)
-        cost = np.asarray(host(as_tensor("crossing_cost", crossing_cost).detach()), np.float64)
+        cost = as_doubles("crossing_cost", crossing_cost).detach().numpy()
         if cost.ndim and cost.shape != (B,):
             raise ShapeError(f"crossing_cost must be a number or have shape ({B},), got shape {cost.shape}.")
         if not ((cost >= 0) & (cost < np.inf)).all():
@@ -346,13 +347,27 @@ class NearlyProjectiveTree(SpanningTree):
         return SPANNING
 
     def _like(self, scores: Tensor, **changes: Any) -> Self:
-        return super()._like(scores, crossing_cost=self.engine.cost, **changes)
+        return super()._like(scores, **{"crossing_cost": self.engine.cost, **changes})
 
     def _log_z(self) -> Tensor:
-        few, many, cost = self._log_z_of(PROJECTIVE), self._log_z_of(SPANNING), self.crossing_cost
-        nothing = torch.isneginf(many)
-        first = torch.log(-torch.expm1(-cost)) + few
-        return torch.where(nothing, many, torch.logaddexp(first, many.masked_fill(nothing, 0) - cost))
+        return self._mixed(self._log_z_of(PROJECTIVE), self._log_z_of(SPANNING))
+
+    def _mixed(self, few: Tensor, many: Tensor) -> Tensor:
+        """Return log Z (B,) from those of projective and of all trees."""
+        flat, every = torch.log(-torch.expm1(-self.crossing_cost)) + few, finite(many) - self.crossing_cost
+        both = torch.where(torch.isneginf(flat), every, torch.logaddexp(finite(flat), every))
+        return torch.where(torch.isneginf(many), many, both)
+
+    def _chain_rule(self) -> Tensor:
+        (few, flat), (many, full) = (entropy(partial(self._torch_log_z, engine=e)) for e in (PROJECTIVE, SPANNING))
+        cost, log_z = self.crossing_cost, self._mixed(few, many)
+        in_all, in_these = plus(few, -many), plus(few, -log_z)  # log p(projective) among all trees, and here
+        share = torch.exp(many - cost - log_z)
+        mixed = -torch.expm1(-cost) * exp(in_these) * flat + share * full
+        return mixed + _binary_entropy(in_these) - share * _binary_entropy(in_all)
+
+    def _forbidden_by(self, other: Self) -> Self:
+        return self._like(forbidden(self.log_arc, other.log_arc), crossing_cost=0.0)
 
     def _moments(self) -> tuple[Tensor, ...]:
         log_z, marginals = super()._moments()
@@ -364,10 +379,17 @@ class NearlyProjectiveTree(SpanningTree):
         flat = (self._log_z_of(PROJECTIVE) - log_z.masked_fill(nothing, 0)).clamp(max=0)
         return (-torch.expm1(flat)).masked_fill(nothing, 0)
 
-    def _expected_score(self, moments: tuple[Tensor, ...]) -> Tensor:
-        return super()._expected_score(moments) - self.crossing_cost * moments[2]
+    def _expected_score(self, moments: tuple[Tensor, ...], sizes: bool = False) -> Tensor:
+        cost = self.crossing_cost * moments[2]
+        return super()._expected_score(moments, sizes) + (cost if sizes else -cost)
 
     def _score(self, structure: Any) -> Tensor:
         heads = self._parts(structure, lowest=0)[0]
         penalties = self.engine.penalties(host(heads), host(self.lengths))
         return super()._score(structure) - self._tensor(penalties)
+
+
+def _binary_entropy(log_p: Tensor) -> Tensor:
+    """Return the entropy of an event, from the logarithm of its probability."""
+    rest = -torch.expm1(log_p.clamp(max=0))
+    return -exp(log_p) * finite(log_p) + torch.special.entr(torch.where(rest > 0, rest, 1))

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from scipy.special import entr
 from torch import Tensor
 
 from trelliswork.compute.checks import as_array, check_count, check_possible, check_shape
@@ -256,16 +257,21 @@ class FactorGraph(Displayed):
         return self.score(structure) - self.log_partition()
 
     def entropy(self) -> Tensor:
-        """Return the entropy in nats (B,): the engine's log Z minus its expected score. Table factors only."""
+        """Return the entropy of the engine's beliefs in nats (B,), at least 0. Table factors only."""
         if self._wiring.structured:
-            name = type(self._wiring.structured[0]).__name__
-            raise ValueRangeError(f"entropy needs the expected score of each factor, which {name} does not provide.")
+            name = self._wiring.structured_name
+            raise ValueRangeError(f"entropy needs the beliefs of each factor, which {name} does not provide.")
         result = self.infer()
         check_possible(result.log_z, "no entropy", **GRAPHS)
-        expected = _expectation(result.marginals, self._wiring.log_unary)
+        difference = self.engine in ("exact", "trw", "gibbs")  # of log Z and scores; the others have Bethe's entropy
+        value = result.log_z - _expectation(result.marginals, self._wiring.log_unary)
+        bethe, degrees = np.zeros(self.n_graphs), np.zeros(self._wiring.n_variables, np.int64)
         for beliefs, group in zip(result.factor_marginals if self._groups else (), self._wiring.groups, strict=True):
-            expected = expected + _expectation(beliefs, group.dense())
-        return torch.from_numpy(result.log_z - expected)
+            value = value - _expectation(beliefs, group.dense())
+            bethe = bethe + entr(beliefs).reshape(self.n_graphs, -1).sum(axis=1)
+            np.add.at(degrees, group.variables, 1)
+        bethe = bethe + (entr(result.marginals) * np.repeat(1 - degrees, self.n_states)).sum(axis=1)
+        return torch.from_numpy(np.maximum(value if difference else bethe, 0))
 
     def condition(
         self, *, states: Mapping[int, int] | None = None, labels: Any = None, allowed: Any = None

@@ -16,6 +16,7 @@ from trelliswork.distributions.tensors import (
     draw_seeds,
     expectation,
     floats,
+    forbidden,
     host,
 )
 from trelliswork.errors import ShapeError, ValueRangeError
@@ -194,6 +195,16 @@ class GrammarTree(LogLinear):
         module = torch_path if self.backend == "torch" else autograd
         return module.grammar_log_partition(*self._inputs(), self.lengths)
 
+    def _torch_log_z(self, beta: Any = 1) -> Tensor:
+        return torch_path.grammar_log_partition(*self._inputs(), self.lengths, beta)
+
+    def _forbidden_by(self, other: Self) -> "GrammarTree":
+        own, evidence = self._inputs(), (self.log_symbols, other.log_symbols)
+        shape = (*self.log_terminals.shape[:2], self.log_terminals.shape[1], self.log_rules.shape[1])
+        symbols = [own[0].new_zeros(shape) if scores is None else scores for scores in evidence]
+        pairs = zip(SCORES, (*own[:3], symbols[0]), (*other._inputs()[:3], symbols[1]), strict=True)
+        return self._like(**{name: forbidden(*scores) for name, *scores in pairs})
+
     def _moments(self) -> GrammarExpectations:
         needs_graph = torch.is_grad_enabled() and any(x is not None and x.requires_grad for x in self._inputs())
         if self.backend == "kernel" and not needs_graph:
@@ -214,13 +225,13 @@ class GrammarTree(LogLinear):
             gradients = torch.autograd.grad(log_z.sum(), leaves, create_graph=needs_graph, materialize_grads=True)
         return GrammarExpectations(log_z if needs_graph else log_z.detach(), *(x.to(self._dtype) for x in gradients))
 
-    def _expected_score(self, moments: GrammarExpectations) -> Tensor:
+    def _expected_score(self, moments: GrammarExpectations, sizes: bool = False) -> Tensor:
         B, n, _ = self.log_terminals.shape
         N, at = len(self.log_root), range(n)
-        score = expectation(moments.roots, self.log_root.expand(B, N))
-        score = score + expectation(moments.rules, self.log_rules.expand(B, *self.log_rules.shape))
-        score = score + expectation(moments.symbols[:, at, at, N:], self.log_terminals)
-        return score if self.log_symbols is None else score + expectation(moments.symbols, self.log_symbols)
+        score = expectation(moments.roots, self.log_root.expand(B, N), sizes)
+        score = score + expectation(moments.rules, self.log_rules.expand(B, *self.log_rules.shape), sizes)
+        score = score + expectation(moments.symbols[:, at, at, N:], self.log_terminals, sizes)
+        return score if self.log_symbols is None else score + expectation(moments.symbols, self.log_symbols, sizes)
 
     def _double(self) -> "GrammarTree":
         if self._dtype == torch.float64:

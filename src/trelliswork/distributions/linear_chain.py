@@ -19,6 +19,7 @@ from trelliswork.distributions.tensors import (
     edge_scores,
     expectation,
     floats,
+    forbidden,
     host,
     view,
 )
@@ -320,14 +321,21 @@ class LinearChain(LogLinear):
     def _moments_for(self, other: Self) -> tuple[Tensor, Tensor, Tensor]:
         return self._moments(per_position=self._per_position or other._per_position)
 
-    def _expected_score(self, moments: tuple[Tensor, Tensor, Tensor]) -> Tensor:
+    def _torch_log_z(self, beta: Any = 1) -> Tensor:
+        return torch_path.log_partition(self.log_unary, self.log_pairwise, self.lengths, beta)
+
+    def _forbidden_by(self, other: Self) -> "LinearChain":
+        own, between = (self.log_unary, other.log_unary), (self.log_pairwise, other.log_pairwise)
+        return LinearChain(forbidden(*own), forbidden(*between), lengths=self.lengths, backend=self.backend)
+
+    def _expected_score(self, moments: tuple[Tensor, Tensor, Tensor], sizes: bool = False) -> Tensor:
         _, marginals, edges = moments
         pairwise = self.log_pairwise
         if edges.ndim == 4 and pairwise.ndim == 2:
             pairwise = pairwise[None, None]
         elif edges.ndim == 3 and pairwise.ndim == 4:
             pairwise = pairwise[:, 0] if pairwise.shape[1] else pairwise.new_zeros(edges.shape)
-        return expectation(marginals, self.log_unary) + expectation(edges, pairwise)
+        return expectation(marginals, self.log_unary, sizes) + expectation(edges, pairwise, sizes)
 
     def _score(self, structure: Any) -> Tensor:
         T, valid = self.log_unary.shape[1], self._valid()

@@ -121,8 +121,11 @@ class SpanTree(PartTree):
 
     def _log_z(self) -> Tensor:
         if self.backend == "torch":
-            return torch_path.bracket_log_partition(self._log_sum, self.lengths)
+            return self._torch_log_z()
         return autograd.bracket_log_partition(self._log_sum, self.lengths)
+
+    def _torch_log_z(self, beta: Any = 1) -> Tensor:
+        return torch_path.bracket_log_partition(self._sum_labels(beta), self.lengths, beta)
 
     def _score(self, structure: Any) -> Tensor:
         """Return the score (B,) of charts (B, n, n); -inf if they are not a binary tree."""

@@ -9,18 +9,21 @@ from torch import Tensor
 
 from trelliswork.compute.checks import check_scores, check_shape
 from trelliswork.errors import ValueRangeError
-from trelliswork.inference.tensors import log_sum
+from trelliswork.inference.tensors import finite
 
 ARRAYS = {torch.float32: np.float32, torch.float64: np.float64}  # NumPy's type for each of torch's
 CPU = torch.device("cpu")
 
 
-def expectation(probabilities: Tensor, scores: Tensor) -> Tensor:
-    """Return the sum of p * score over all but axis 0, where 0 * -inf is 0."""
-    impossible = torch.isneginf(scores)
-    axes = tuple(range(1, probabilities.ndim))
-    value = (probabilities * scores.masked_fill(impossible, 0)).sum(dim=axes)
-    return torch.where(((probabilities > 0) & impossible).any(dim=axes), -torch.inf, value)
+def expectation(probabilities: Tensor, scores: Tensor, sizes: bool) -> Tensor:
+    """Return the sum of p * score over all but axis 0, or with ``sizes`` of p * |score|; -inf counts as 0."""
+    values = finite(scores)
+    return (probabilities * (values.abs() if sizes else values)).sum(dim=tuple(range(1, probabilities.ndim)))
+
+
+def forbidden(scores: Tensor, other: Tensor) -> Tensor:
+    """Return 1 for parts that only the other scores forbid, 0 for other parts, and -inf where ``scores`` is -inf."""
+    return torch.where(torch.isneginf(scores), -torch.inf, torch.isneginf(other).double())
 
 
 def as_tensor(name: str, values: Any, device: torch.device | None = None) -> Tensor:
@@ -110,11 +113,6 @@ def host(values: Any) -> Any:
 def view(tensor: Tensor) -> Any:
     """Return a NumPy view of a tensor on the CPU."""
     return tensor.detach().numpy()
-
-
-def sum_labels(log_scores: Tensor) -> Tensor:
-    """Return the log sum over labels, the last axis; -inf where none is possible. Gradients are never nan."""
-    return log_sum(log_scores, (-1,))
 
 
 def draw_labels(log_scores: Tensor, generator: torch.Generator | None, shape: torch.Size) -> Tensor:

@@ -11,7 +11,8 @@ from torch import Tensor
 
 from trelliswork.compute.checks import check_scores
 from trelliswork.distributions.base import LogLinear
-from trelliswork.distributions.tensors import as_tensor, bool_mask, choose_backend, expectation, host, sum_labels
+from trelliswork.distributions.tensors import as_tensor, bool_mask, choose_backend, expectation, forbidden, host
+from trelliswork.inference.tensors import log_sum
 
 
 class TreeExpectations(NamedTuple):
@@ -41,7 +42,7 @@ class PartTree(LogLinear):
             if mask is not None:
                 scores = scores.masked_fill(~per_label(mask, scores), -torch.inf)
         self._scores = scores
-        self._log_sum = scores if scores.ndim == 3 else sum_labels(scores)  # (B, N, N)
+        self._log_sum = self._sum_labels()
 
     @property
     def labeled(self) -> bool:
@@ -79,8 +80,15 @@ class PartTree(LogLinear):
             )
         return log_z if needs_graph else log_z.detach(), marginals
 
-    def _expected_score(self, moments: tuple[Tensor, ...]) -> Tensor:
-        return expectation(moments[1], self._scores)
+    def _sum_labels(self, beta: Any = 1) -> Tensor:
+        """Return scores (B, N, N) of parts with any label, in float64 if there are labels."""
+        return log_sum(self._scores.double(), (3,), beta) if self.labeled else self._scores
+
+    def _expected_score(self, moments: tuple[Tensor, ...], sizes: bool = False) -> Tensor:
+        return expectation(moments[1], self._scores, sizes)
+
+    def _forbidden_by(self, other: Self) -> Self:
+        return self._like(forbidden(self._scores, other._scores))
 
     def _double(self) -> Self:
         return self if self._dtype == torch.float64 else self._like(self._scores.double())

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from trelliswork.errors import ShapeError, ValueRangeError
@@ -87,6 +87,28 @@ class Accepted:
 
 
 @dataclass(frozen=True)
+class AtPrecision:
+    """The lowest threshold at which the accepted answers have a precision, and how much of gold they find.
+
+    The threshold of an interval is chosen anew in each sample; precision is that of the threshold of the whole.
+    """
+
+    what: str
+    target: float
+    threshold: Interval | None  # None if no threshold reaches the target
+    precision: Interval | None = None
+    recall: Interval | None = None
+
+    def summary(self) -> str:
+        """Return the figures in a line."""
+        if self.threshold is None:
+            return f"no threshold gives {self.what} a precision of {self.target:g}"
+        names = ("threshold", "precision", "recall")
+        figures = [f"{n} {f.value:.4f} ({f.low:.4f} to {f.high:.4f})" for n in names for f in [getattr(self, n)]]
+        return f"{self.what} at precision {self.target:g}: {', '.join(figures)}; 95 % intervals, bootstrap of sentences"
+
+
+@dataclass(frozen=True)
 class ConfidenceReport:
     """Result of ``evaluate_confidence``.
 
@@ -114,10 +136,41 @@ class ConfidenceReport:
     log_score: Interval
     bins: tuple[Bin, ...]
     accepted: tuple[Accepted, ...]
+    answers: Any = field(default=None, repr=False, compare=False)  # p, correct, sentence; and gold of each sentence
+
+    def at_precision(self, target: float, *, n_samples: int = 1000, seed: int = 0) -> AtPrecision:
+        """Return the lowest threshold on probabilities at which the answers of these data have a precision."""
+        import numpy as np
+
+        p, correct, sentence, support = self.answers
+        order = np.argsort(-p, kind="stable")
+        p, correct, sentence = p[order], correct[order], sentence[order]
+        last = np.append(p[1:] < p[:-1], True)  # of equal probabilities
+
+        def chosen(weights: "NDArray[np.float64]", at: int | None = None) -> tuple[float, float, float] | None:
+            taken, right = np.cumsum(weights[sentence]), np.cumsum(weights[sentence] * correct)
+            good = np.flatnonzero(last & (taken > 0) & (right >= target * taken)) if at is None else [at]
+            if not len(good) or taken[good[-1]] == 0:
+                return None
+            k = int(good[-1])
+            return float(p[k]), float(right[k] / taken[k]), float(right[k] / max(weights @ support, 1e-300))
+
+        value, n, rng = chosen(np.ones(len(support))), len(support), np.random.default_rng(seed)
+        if value is None:
+            return AtPrecision(self.what, target, None)
+        fixed, rows = int(np.flatnonzero(p >= value[0])[-1]), []
+        for _ in range(n_samples):
+            weights = rng.multinomial(n, np.full(n, 1 / n)).astype(np.float64)
+            anew, same = chosen(weights), chosen(weights, fixed)
+            if anew is not None and same is not None:
+                rows.append((anew[0], same[1], anew[2]))
+        low, high = np.quantile(rows or [value], [0.025, 0.975], axis=0).tolist()
+        return AtPrecision(self.what, target, *map(Interval, value, low, high))
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain data for JSON."""
-        plain = asdict(self)
+        plain = asdict(replace(self, answers=None))
+        del plain["answers"]
         return plain | {"bins": list(plain["bins"]), "accepted": list(plain["accepted"])}
 
     def summary(self) -> str:
@@ -145,7 +198,7 @@ class ConfidenceReport:
 
 def evaluate_confidence(
     answers: Sequence[Sequence[tuple[float, bool, float]]], *, what: str = "tokens", n_samples: int = 1000,
-    seed: int = 0,
+    seed: int = 0, support: Sequence[int] | None = None,
 ) -> ConfidenceReport:  # fmt: skip
     """Compare the probabilities of answers with how often they are correct.
 
@@ -158,6 +211,8 @@ def evaluate_confidence(
         Name of the answers.
     n_samples, seed : int
         Samples of sentences for the intervals.
+    support : list of int, optional
+        Number of gold answers of each sentence, if they are not as many as answers.
 
     Examples
     --------
@@ -197,7 +252,9 @@ def evaluate_confidence(
         accuracy = float(correct[above].mean()) if above.any() else None
         accepted.append(Accepted(threshold, float(above.mean()), accuracy))
     bins = tuple(reliability(p.tolist(), (correct > 0.5).tolist(), N_BINS))
-    return ConfidenceReport(what, len(flat), error, brier, log_score, bins, tuple(accepted))
+    gold_answers = np.array([len(some) for some in answers] if support is None else support, np.float64)
+    raw = (p, correct, sentence, gold_answers)
+    return ConfidenceReport(what, len(flat), error, brier, log_score, bins, tuple(accepted), raw)
 
 
 def _figures(sums: "NDArray[np.float64]") -> "NDArray[np.float64]":

@@ -62,6 +62,9 @@ class ParseReport:
         The same with intervals, Brier score, log score and thresholds.
     label_confidence : ConfidenceReport or None
         Labels of the words with the correct head, by their probabilities given the tree.
+    predicted_tag_accuracy : dict of str to float, or None
+        The fraction of correct tags by column, of a parser that predicts them and ignores the given ones, which are
+        the gold tags here; ``None`` if it uses the given tags.
     """
 
     n_sentences: int
@@ -78,6 +81,7 @@ class ParseReport:
     calibration_error: float | None
     confidence: ConfidenceReport | None = None
     label_confidence: ConfidenceReport | None = None
+    predicted_tag_accuracy: dict[str, float] | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain data for JSON."""
@@ -99,6 +103,9 @@ class ParseReport:
         if self.las is not None:
             lines += [f"LAS   {self.las:.4f}", f"label {self.label_accuracy:.4f}"]
         lines += [f"root  {self.root_accuracy:.4f}", f"exact {self.exact:.4f}"]
+        if self.predicted_tag_accuracy is not None:
+            lines.append("tags are predicted by the parser, those of the input are ignored; accuracy")
+            lines += [f"{name:5} {accuracy:.4f}" for name, accuracy in self.predicted_tag_accuracy.items()]
         n_columns = 3 if self.las is None else 4
         lengths: list[Sequence[str | float | None]] = [("words", "sentences", "UAS", "LAS")]
         lengths += [(row.words, row.n_sentences, row.uas, row.las) for row in self.by_length]

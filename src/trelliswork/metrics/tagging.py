@@ -272,7 +272,7 @@ def with_confidence(
             right = set(lenient_spans(own))
             pairs = zip(lenient_spans(labels), ps, strict=True)
             rows.append([(p, span in right, p if span in right else 1 - p) for span, p in pairs])
-        found = evaluate_confidence(rows, what="spans")
+        found = evaluate_confidence(rows, what="spans", support=[len(lenient_spans(own)) for own in gold])
     return replace(report, confidence=evaluate_confidence(tokens), span_confidence=found)
 
 

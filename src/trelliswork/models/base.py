@@ -109,7 +109,7 @@ def _in_one_step(fit: Callable[..., Any]) -> Callable[..., Any]:
 
     @wraps(fit)
     def wrapped(self: Any, *args: Any, **options: Any) -> Any:
-        kept = [*self._parameters(), "_metadata_request"] if fit.__name__ == "fit" else list(self.__dict__)
+        kept = [*self._parameters(), *_SKLEARN] if fit.__name__ == "fit" else list(self.__dict__)
         twin = object.__new__(type(self))
         twin.__dict__ = {name: self.__dict__[name] for name in kept if name in self.__dict__}
         fit(twin, *args, **options)
@@ -119,6 +119,7 @@ def _in_one_step(fit: Callable[..., Any]) -> Callable[..., Any]:
     return wrapped
 
 
+_SKLEARN = ("_metadata_request", "_parent_callback_ctx", "_skl_callbacks")  # what scikit-learn notes before a fit
 _TRAINING = ("fit", "partial_fit", "fit_stream")
 _PLAIN = ("get_params", "set_params", "set_fit_request", "get_metadata_routing")  # of the parameters alone
 

@@ -79,11 +79,14 @@ def dependency_sections(report: ParseReport, part: str = "test") -> list[Section
         ("complete trees", percent(report.exact, 2)),
         ("complete labeled trees", percent(report.labeled_exact, 2)),
     ]
+    tags = report.predicted_tag_accuracy
+    rows += [(f"predicted {name}", percent(accuracy, 2)) for name, accuracy in (tags or {}).items()]
     lengths = [[row.words, row.n_sentences, row.uas, *([] if row.las is None else [row.las])]
                for row in report.by_length]  # fmt: skip
     headers = ["words", "sentences", "UAS", *(["LAS"] if report.las is not None else [])]
     labels = [[name, row.support, row.attached, row.score.f1] for name, row in report.by_label.items()]
     note = f"Predicted trees compared with the gold trees of the {part} data; punctuation counts."
+    note += "" if tags is None else " Tags are predicted by the parser, those of the data are ignored."
     listed = table(["label", "count", "attached", "F1"], labels[:LABELS], title="By label")
     details = side_by_side(
         calibration(report.calibration or (), title="Calibration", what="arcs"),

@@ -6,7 +6,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 from trelliswork.compute import threads
 from trelliswork.data import Lines
-from trelliswork.errors import DataError, NotFittedError
+from trelliswork.errors import DataError, NotFittedError, TrellisworkError
 from trelliswork.models import KneserNey, LogBilinear
 from trelliswork.models.baselines import compact
 from trelliswork.models.baselines.base import LeftToRight
@@ -91,7 +91,7 @@ def test_separators_within_words_are_not_separators(model, words):
 def test_what_is_no_sentence_is_an_error(model, sentence):
     source = Lines([sentence]) if isinstance(sentence, str) else [sentence]
     for call in (lambda: model.log_prob(sentence), lambda: model.log_evidence(source)):
-        with pytest.raises(DataError, match="sentence 0"):
+        with pytest.raises(TrellisworkError, match="sentence 0"):
             call()
 
 

@@ -144,7 +144,7 @@ def test_answers_do_not_depend_on_the_other_sentences_of_a_call(fitted):
 @pytest.mark.parametrize("frozen", [False, True])
 def test_scores_that_overflow_are_an_error(order, frozen):
     X = [[{"a": 1.0, "b": 1.0}, {"b": 2.0}, {"c": 1.0}]]
-    crf = CRF(None, order=order, max_iter=2).fit(X, [["A", "B", "C"]])
+    crf = CRF(None, order=order).fit(X, [["A", "B", "C"]])
     crf.weights_[:] = np.random.default_rng(0).normal(scale=1e5, size=len(crf.weights_))
     if frozen:
         crf.freeze()

@@ -1,8 +1,8 @@
 """``trelliswork evaluate``: compare a saved model with gold answers."""
 
 import json as json_module
-from dataclasses import replace
-from typing import Annotated, Any
+from dataclasses import asdict, replace
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -36,6 +36,9 @@ from trelliswork.cli.use.parse import evaluate_parser
 from trelliswork.cli.use.sharing import collected
 from trelliswork.cli.use.tag import check_words
 
+if TYPE_CHECKING:
+    from trelliswork.metrics.calibration import AtPrecision
+
 
 def evaluate(
     model: Model,
@@ -62,6 +65,15 @@ def evaluate(
     scheme: SchemeOption = SchemeName.auto,
     strict: StrictOption = False,
     beam: OtherBeamOption = None,
+    target_precision: Annotated[
+        float | None,
+        typer.Option(
+            min=0.0,
+            max=1.0,
+            help="Find the lowest threshold (tag --min-probability) at which spans, tags or arcs have this precision.",
+            show_default=False,
+        ),
+    ] = None,
     page: ReportOption = None,
     json: Annotated[bool, typer.Option("--json", help="Print the results as JSON.")] = False,
 ) -> None:
@@ -80,17 +92,20 @@ def evaluate(
 
     task, source = class_of(model), Inputs.of(files, bundled)
     if issubclass(task, TreeParser) and task.constituents:
-        if label is not None or beam is not None or decode is not None or format != FileFormat.auto:
+        if (label, beam, decode, target_precision, format) != (None, None, None, None, FileFormat.auto):
             raise typer.BadParameter(
-                "a grammar is compared with bracketed trees: leave --label, --beam, --decode, --format out."
+                "a grammar is compared with bracketed trees: leave --label, --beam, --decode, --target-precision, "
+                "--format out."
             )
         if current().rank == 0:  # brackets are counted in one process
             with alone():
                 evaluate_constituents(model, source, json, page)
         return
     if not issubclass(task, Tagger | TreeParser):
-        if label is not None or decode is not None:
-            raise typer.BadParameter("a language model is evaluated by its perplexity: leave --label, --decode out.")
+        if label is not None or decode is not None or target_precision is not None:
+            raise typer.BadParameter(
+                "a language model is evaluated by its perplexity: leave --label, --decode, --target-precision out."
+            )
         evaluate_text(model, source, format, beam, json, page)
         return
     is_parser = issubclass(task, TreeParser)
@@ -109,7 +124,25 @@ def evaluate(
     report, sample = judged
     with alone():
         more = report_evaluation(page, fitted, report, source.name, model, *sample)
-    print(json_module.dumps(report.to_dict() | more) if json else report.summary())
+    reached = {} if target_precision is None else _at_precision(report, target_precision)
+    if json:
+        plain = {name: asdict(one) for name, one in reached.items()}
+        found = {"at_precision": plain.get("", plain)} if reached else {}
+        print(json_module.dumps(report.to_dict() | more | found))
+        return
+    lines = [f"{name} {one.summary()}".lstrip() for name, one in reached.items()]
+    print("\n\n".join([report.summary(), *filter(None, ["\n".join(lines)])]))
+
+
+def _at_precision(report: Any, target: float) -> "dict[str, AtPrecision]":
+    """Return by layer which threshold gives spans, tags or arcs a precision; the name of a single layer is empty."""
+    found = {}
+    for name, one in getattr(report, "layers", {"": report}).items():
+        confidence = getattr(one, "span_confidence", None) or getattr(one, "confidence", None)
+        if confidence is None:
+            raise typer.BadParameter("--target-precision needs answers with probabilities, which this model lacks.")
+        found[name] = confidence.at_precision(target)
+    return found
 
 
 Judged = tuple[Any, tuple[Any, ...]] | None  # the report, and sentences and labels; in a group only on rank 0

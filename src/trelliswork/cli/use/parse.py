@@ -311,13 +311,13 @@ def evaluate_parser(
             complete: Any = heads
             chosen: Any = decode or Decoding.posterior.value
             given = labels if known else None
-            judged: Any = ([], [], [])
+            judged: Any = ([], [], [], [])
             if len(corpus):
                 judged = parser.parse_judged(corpus, complete, given, decoding=chosen)
     rows = collected([list(row) for row in zip(heads, labels, *judged, strict=True)])
     if current().rank > 0:
         return None
-    gold: Any = [[row[k] for row in rows] for k in range(5)]
+    gold: Any = [[row[k] for row in rows] for k in range(6)]
     return parser.compared(gold[0], gold[1] if known else None, *gold[2:]), (corpus, heads, labels)
 
 

@@ -90,7 +90,7 @@ def write_json(corpus: "Corpus", results: list[list[Parse]], topk: bool, out: Te
     for n, (words, trees) in enumerate(zip(corpus.sentences(0), results, strict=True)):
         plain: dict[str, Any] = {"words": words}
         if isinstance(corpus, TokenizedText):
-            plain = {"text": corpus.sentence_text(n), **plain, "places": corpus.ranges(n)}
+            plain |= corpus.located(n)
         plain |= {"trees": [one.to_dict() for one in trees]} if topk else trees[0].to_dict()
         out.write(json_module.dumps(plain, ensure_ascii=False) + "\n")
 

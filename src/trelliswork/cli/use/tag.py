@@ -3,7 +3,7 @@
 import json as json_module
 from collections.abc import Sequence
 from enum import StrEnum
-from typing import TYPE_CHECKING, Annotated, Any, TextIO
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, TextIO
 
 import typer
 
@@ -27,6 +27,7 @@ from trelliswork.errors import DataError
 if TYPE_CHECKING:
     from trelliswork.data import AttributeCorpus, Corpus
     from trelliswork.data.files import Excerpt
+    from trelliswork.data.schemes import Span
 
 Labels = list[list[str]]
 
@@ -37,6 +38,13 @@ class TagDecide(StrEnum):
     viterbi = "viterbi"
     posterior = "posterior"
     mbr_span = "mbr-span"
+
+
+class Decision(NamedTuple):
+    """How labels are chosen, and the least probability of an answer."""
+
+    decoding: str
+    least: float | None
 
 
 def tag(
@@ -64,6 +72,15 @@ def tag(
         ),
     ] = TagDecide.viterbi,
     topk: Annotated[int, typer.Option(min=1, help="Number of best labelings per sentence.")] = 1,
+    min_probability: Annotated[
+        float | None,
+        typer.Option(
+            min=0.0,
+            max=1.0,
+            help="Give only answers of at least this probability: the words of other spans are O, other tags are _.",
+            show_default=False,
+        ),
+    ] = None,
     known: Annotated[
         str | None,
         typer.Option(
@@ -79,8 +96,9 @@ def tag(
         bool,
         typer.Option(
             "--json",
-            help="One JSON object per sentence and line: words, labels, probabilities of labels, of the whole "
-            "labeling, and with --spans of spans.",
+            help="One JSON object per sentence and line: words, labels, probabilities of labels, and probability of "
+            "the labeling. --spans adds spans: type, tokens [first, last + 1] and probability. --tokenize adds text, "
+            "offset of the sentence, places of tokens, and start and end of spans, all in characters of the file.",
         ),
     ] = False,
 ) -> None:
@@ -101,10 +119,10 @@ def tag(
 
     if topk > 1 and marginals:
         raise typer.BadParameter("--topk prints probabilities of labelings, --marginals those of labels: choose one.")
-    if json and marginals:
-        raise typer.BadParameter("--json includes the probabilities of labels: leave --marginals out.")
-    if topk > 1 and (spans or decode != TagDecide.viterbi):
-        raise typer.BadParameter("--topk gives the most probable labelings: leave --spans and --decode out.")
+    if topk > 1 and (spans or decode != TagDecide.viterbi or min_probability is not None):
+        raise typer.BadParameter(
+            "--topk gives the most probable labelings: leave --spans, --decode and --min-probability out."
+        )
     tagger: Any = load_for(model, Tagger, "tag: expected a tagger (for a parser use trelliswork parse)")
     set_beam(tagger, beam)
     layout = Layout.of(tagger)
@@ -118,6 +136,7 @@ def tag(
     split = chosen_tokenizer(tokenize, tokenizer, format)
     if split is not None and known is not None:
         raise typer.BadParameter("--known names a column, which raw text does not have: leave --tokenize out.")
+    how = Decision(decode.value, min_probability)
     kind = "text" if split is not None else layout.format if format == FileFormat.auto else str(format)
     lines = kind == "text" and split is None
 
@@ -146,12 +165,12 @@ def tag(
     def answer(part: "Excerpt", corpus: "Corpus | AttributeCorpus", evidence: Any, stream: TextIO) -> None:
         """Write the answers for a part."""
         if json:
-            answers = _answers(tagger, corpus, evidence, topk, decode.value, spans) if len(corpus) else []
+            answers = _answers(tagger, corpus, evidence, topk, how, spans) if len(corpus) else []
             stream.writelines(json_module.dumps(answer, ensure_ascii=False) + "\n" for answer in answers)
             return
-        extra = _columns(tagger, corpus, evidence, topk, marginals, decode.value) if len(corpus) else []
+        extra = _columns(tagger, corpus, evidence, topk, marginals, how) if len(corpus) else []
         if spans and len(corpus):
-            extra += _span_columns(tagger, corpus, evidence, marginals, decode.value)
+            extra += _span_columns(tagger, corpus, evidence, marginals, how)
         if isinstance(corpus, TokenizedText) and len(corpus):
             places = zip(corpus.starts.tolist(), corpus.stops.tolist(), strict=True)
             extra.append([f"{start}:{stop}" for start, stop in places])
@@ -162,7 +181,7 @@ def tag(
 
 
 def _columns(
-    tagger: Any, corpus: "Corpus | AttributeCorpus", evidence: Any, topk: int, marginals: bool, decode: str
+    tagger: Any, corpus: "Corpus | AttributeCorpus", evidence: Any, topk: int, marginals: bool, how: Decision
 ) -> list[Sequence[str]]:
     """Return the new columns: labels, and probabilities if they are requested."""
     from trelliswork.models.tasks import LayeredTagger
@@ -171,25 +190,26 @@ def _columns(
         lists = tagger.predict_topk(corpus, topk, known=evidence)
         best = [[label for ranked in lists for label in _nth(ranked, k)] for k in range(topk)]
         return [*best, [",".join(f"{p:.6f}" for _, p in ranked) for ranked in lists for _ in ranked[0][0]]]
-    if not marginals and not isinstance(tagger, LayeredTagger):
-        return [tagger.predict_flat(corpus, decoding=decode, known=evidence)]
-    layers, rows = _predict(tagger, corpus, evidence, decode, marginals)
+    if not marginals and not isinstance(tagger, LayeredTagger) and how.least is None:
+        return [tagger.predict_flat(corpus, decoding=how.decoding, known=evidence)]
+    layers, rows = _predict(tagger, corpus, evidence, how, marginals)
+    layers = _confident(tagger, corpus, evidence, how, layers)
     extra: list[Sequence[str]] = [[label for sentence in labels for label in sentence] for labels in layers.values()]
     for labels, own in zip(list(extra), rows.values(), strict=False):  # no rows without --marginals
         tokens = [token for sentence in own for token in sentence]
-        extra.append([f"{token[label]:.6f}" for token, label in zip(tokens, labels, strict=True)])
+        extra.append([f"{_p(token, label):.6f}" for token, label in zip(tokens, labels, strict=True)])
     return extra
 
 
 def _predict(
-    tagger: Any, corpus: "Corpus | AttributeCorpus", known: Any, decode: str, marginals: bool = True
+    tagger: Any, corpus: "Corpus | AttributeCorpus", known: Any, how: Decision, marginals: bool = True
 ) -> tuple[dict[str, Labels], dict[str, Any]]:
     """Return labels and, if requested, marginals by layer; the name of a single layer is empty."""
     from trelliswork.models.tasks import LayeredTagger
 
     layered = isinstance(tagger, LayeredTagger)
     predict = tagger.predict_layers if layered else tagger.predict
-    predicted = predict(corpus, decoding=decode, known=known)
+    predicted = predict(corpus, decoding=how.decoding, known=known)
     labels: Any = predicted if layered else {"": predicted}
     if not marginals:
         return labels, {}
@@ -197,21 +217,57 @@ def _predict(
     return labels, rows if layered else {"": rows}
 
 
-def _spans(tagger: Any, corpus: "Corpus | AttributeCorpus", known: Any, decode: str) -> dict[str, Any]:
+def _p(token: dict[str, float], label: str) -> float:
+    """Return the probability of a label; that of the best one where it was left out."""
+    return token[label] if label in token else max(token.values())
+
+
+def _confident(
+    tagger: Any, corpus: "Corpus | AttributeCorpus", known: Any, how: Decision, layers: dict[str, Labels]
+) -> dict[str, Labels]:
+    """Return labels by layer without improbable answers: O in such spans, ``_`` for tags."""
+    if how.least is None:
+        return layers
+    from trelliswork.data.schemes import detect_scheme
+
+    names = {layer.name: layer.labels for layer in getattr(tagger, "layers_", ())} or {"": tagger.labels_}
+    spanned = [name for name, labels in names.items() if detect_scheme(labels) is not None]
+    found = _spans(tagger, corpus, known, Decision(how.decoding, None)) if spanned else {}
+    rows = tagger.predict_marginals(corpus, known=known) if len(spanned) < len(names) else {}
+    result: dict[str, Labels] = {}
+    for name, sentences in layers.items():
+        if name not in spanned:
+            own = rows[name] if name else rows
+            result[name] = [
+                [label if p[label] >= how.least else "_" for label, p in zip(*pair, strict=True)]
+                for pair in zip(sentences, own, strict=True)
+            ]
+            continue
+        result[name] = [list(labels) for labels in sentences]
+        for labels, some in zip(result[name], found[name], strict=True):
+            for (_, start, stop), p in some:
+                if p < how.least:
+                    labels[start:stop] = ["O"] * (stop - start)
+    return result
+
+
+def _spans(tagger: Any, corpus: "Corpus | AttributeCorpus", known: Any, how: Decision) -> dict[str, Any]:
     """Return the spans with their probabilities by layer; the name of a single layer is empty."""
     from trelliswork.models.tasks import LayeredTagger
 
-    found: Any = tagger.predict_spans(corpus, decoding=decode, known=known)
-    return found if isinstance(tagger, LayeredTagger) else {"": found}
+    found: Any = tagger.predict_spans(corpus, decoding=how.decoding, known=known)
+    by_layer = found if isinstance(tagger, LayeredTagger) else {"": found}
+    least = how.least or 0.0
+    return {name: [[one for one in row if one[1] >= least] for row in rows] for name, rows in by_layer.items()}
 
 
 def _span_columns(
-    tagger: Any, corpus: "Corpus | AttributeCorpus", known: Any, marginals: bool, decode: str
+    tagger: Any, corpus: "Corpus | AttributeCorpus", known: Any, marginals: bool, how: Decision
 ) -> list[list[str]]:
     """Return a column for each layer: the spans that start at each token, ``_`` for none."""
     columns: list[list[str]] = []
     ends = corpus.offsets.tolist()
-    by_layer = _spans(tagger, corpus, known, decode)
+    by_layer = _spans(tagger, corpus, known, how)
     for name in tagger.layers if hasattr(tagger, "layers_") else [""]:
         found = by_layer.get(name, [[]] * len(corpus))
         cells: list[str] = []
@@ -234,7 +290,7 @@ def _check_spans(tagger: Any, model: str) -> None:
 
 
 def _answers(
-    tagger: Any, corpus: "Corpus | AttributeCorpus", known: Any, topk: int, decode: str, spans: bool
+    tagger: Any, corpus: "Corpus | AttributeCorpus", known: Any, topk: int, how: Decision, spans: bool
 ) -> list[dict[str, Any]]:
     """Return words, labels and probabilities of each sentence, or its ``topk`` best labelings.
 
@@ -247,31 +303,37 @@ def _answers(
     if isinstance(corpus, Corpus):
         words = [{"words": list(s)} for s in corpus.sentences(0)]
     if isinstance(corpus, TokenizedText):
-        words = [{"text": corpus.sentence_text(n), **w, "places": corpus.ranges(n)} for n, w in enumerate(words)]
+        words = [w | corpus.located(n) for n, w in enumerate(words)]
     if topk > 1:
         lists = tagger.predict_topk(corpus, topk, known=known)
         best = [[{"labels": list(y), "probability": float(p)} for y, p in ranked] for ranked in lists]
         return [{**sentence, "labelings": some} for sentence, some in zip(words, best, strict=True)]
-    layers, rows = _predict(tagger, corpus, known, decode)
-    found = _spans(tagger, corpus, known, decode) if spans else {}
+    layers, rows = _predict(tagger, corpus, known, how)
+    found = _spans(tagger, corpus, known, how) if spans else {}
     whole = _probabilities(tagger, corpus, layers.get("", layers), known)
+    layers = _confident(tagger, corpus, known, how, layers)
     answers: list[dict[str, Any]] = []
     for n, sentence in enumerate(words):
         labels = {name: list(own[n]) for name, own in layers.items()}
         chosen = {
-            name: [float(row[label]) for row, label in zip(rows[name][n], own, strict=True)]
+            name: [float(_p(row, label)) for row, label in zip(rows[name][n], own, strict=True)]
             for name, own in labels.items()
         }
         answer: dict[str, Any] = {**sentence, "labels": labels.get("", labels), "probabilities": chosen.get("", chosen)}
         answer["probability"] = whole[n]
         if spans:
             listed: dict[str, Any] = {
-                name: [{"type": s.type, "start": s.start, "stop": s.stop, "probability": p} for s, p in own[n]]
-                for name, own in found.items()
+                name: [_plain_span(s, p, sentence.get("places")) for s, p in own[n]] for name, own in found.items()
             }
             answer["spans"] = listed.get("", listed)
         answers.append(answer)
     return answers
+
+
+def _plain_span(span: "Span", p: float, places: list[list[int]] | None) -> dict[str, Any]:
+    """Return a span for JSON: its tokens from 0, the last one excluded, and in raw text its characters."""
+    plain: dict[str, Any] = {"type": span.type, "tokens": [span.start, span.stop], "probability": p}
+    return plain | ({} if places is None else {"start": places[span.start][0], "end": places[span.stop - 1][1]})
 
 
 def _probabilities(tagger: Any, corpus: "Corpus | AttributeCorpus", labels: Any, known: Any) -> list[float | None]:

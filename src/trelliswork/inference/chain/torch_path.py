@@ -19,7 +19,7 @@ def _step(log_pairwise: Tensor, t: int) -> Tensor:
     return log_pairwise[:, t if log_pairwise.shape[1] > 1 else 0]
 
 
-def _alphas(log_unary: Tensor, log_pairwise: Tensor, lengths: Tensor) -> tuple[list[Tensor], Tensor]:
+def _alphas(log_unary: Tensor, log_pairwise: Tensor, lengths: Tensor, beta: float = 1) -> tuple[list[Tensor], Tensor]:
     """Return log alpha_t (B, S) for every t, less its maximum, and the sum (B,) of what was subtracted, in float64.
 
     It is constant after the end of a sequence.
@@ -30,7 +30,7 @@ def _alphas(log_unary: Tensor, log_pairwise: Tensor, lengths: Tensor) -> tuple[l
     for t in range(1, log_unary.shape[1]):
         active = t < lengths
         step, step_top = shifted(_step(log_pairwise, t - 1), (-2, -1))
-        ahead = unary[:, t] + log_sum(log_alpha[-1][:, :, None] + step, (1,))
+        ahead = unary[:, t] + log_sum(log_alpha[-1][:, :, None] + step, (1,), beta)
         ahead, top = shifted(ahead, (1,))
         moved = tops[:, t, 0].double() + step_top.reshape(-1) + top[:, 0]
         total = torch.where(active, total + moved, total)
@@ -38,10 +38,10 @@ def _alphas(log_unary: Tensor, log_pairwise: Tensor, lengths: Tensor) -> tuple[l
     return log_alpha, total
 
 
-def log_partition(log_unary: Tensor, log_pairwise: Tensor, lengths: Tensor) -> Tensor:
-    """Return log Z (B,) in float64, differentiable any number of times."""
-    log_alpha, total = _alphas(log_unary, log_pairwise, lengths)
-    return log_sum(log_alpha[-1], (1,)) + total
+def log_partition(log_unary: Tensor, log_pairwise: Tensor, lengths: Tensor, beta: float = 1) -> Tensor:
+    """Return log Z (B,) in float64, differentiable any number of times; ``beta`` is that of `log_sum`."""
+    log_alpha, total = _alphas(log_unary, log_pairwise, lengths, beta)
+    return log_sum(log_alpha[-1], (1,), beta) + total
 
 
 @torch.no_grad()

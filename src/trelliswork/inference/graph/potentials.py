@@ -172,6 +172,12 @@ class Wiring:
         return len(self.n_states)
 
     @property
+    def structured_name(self) -> str:
+        """Return the name of the first structured factor, for messages."""
+        first = self.structured[0]
+        return first.name if isinstance(first, CheckedFactor) else type(first).__name__
+
+    @property
     def n_factors(self) -> int:
         """Return the number of table factors over two or more variables and of structured factors."""
         return sum(len(group) for group in self.groups) + len(self.structured)

@@ -36,7 +36,7 @@ def unrolled_bp(
     if wiring.structured:
         raise ValueRangeError(
             f"unrolled iterations support table factors only, but the graph has a "
-            f"{type(wiring.structured[0]).__name__}. Train through the value of an engine instead."
+            f"{wiring.structured_name}. Train through the value of an engine instead."
         )
     B = len(log_unary)
     starts = [wiring.offsets[group.variables] for group in wiring.groups]  # (F, k)

@@ -20,7 +20,7 @@ from trelliswork.inference.tree.potentials import Potentials
 class Engine(Passes):
     """Compiled passes over one kind of tree, and the same log partition function in torch operations."""
 
-    torch_log_partition: Callable[[Tensor, Tensor, bool], Tensor] = field(kw_only=True)
+    torch_log_partition: Callable[..., Tensor] = field(kw_only=True)
 
 
 PROJECTIVE = Engine(**vars(eisner), torch_log_partition=torch_path.projective_log_partition)

@@ -298,8 +298,9 @@ class OnlineChain:
         m = self._model
         wide, narrow, _ = m.weights
         (v, u), (narrow_v, narrow_u) = (wide[::3], wide[1::3]), (narrow[::2], narrow[1::2])
-        wide_sum = c * v.astype(np.float64) - u
-        self._sum += self.layout.vector(m.transition_sum, wide_sum, c * narrow_v.astype(np.float64) - narrow_u)
+        with np.errstate(invalid="ignore", over="ignore"):  # `epoch` reports weights that left the range
+            wide_sum = c * v.astype(np.float64) - u
+            self._sum += self.layout.vector(m.transition_sum, wide_sum, c * narrow_v.astype(np.float64) - narrow_u)
         if s != 1:
             v *= np.float32(s)
             narrow_v *= np.float32(s)

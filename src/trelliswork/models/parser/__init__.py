@@ -337,11 +337,11 @@ class DependencyParser(TreeParser):
             return current().ratio(*judge(self._tree_scorer(reader, weights, share=crossing), dev_tokens, dev_gold))
 
         def development(before: tuple[Weights, ...]) -> Development | None:
-            by_log_score = self.early_stopping == "log-score"
-            judge: Callable[..., tuple[float, int]] = head_log_score if by_log_score else correct_heads
-            measure = Development(
-                "log score" if by_log_score else "UAS", lambda stage: measured(judge, before + _weights(stage))
-            )
+            metrics: dict[str, tuple[str, Callable[..., tuple[float, int]]]] = {
+                "accuracy": ("UAS", correct_heads), "log-score": ("log score", head_log_score)
+            }  # fmt: skip
+            name, judge = metrics[self.early_stopping]
+            measure = Development(name, lambda stage: measured(judge, before + _weights(stage)))
             return None if dev_tokens is None else measure
 
         def first_order(some: Integers | None = None) -> FirstOrder:
@@ -621,11 +621,11 @@ class DependencyParser(TreeParser):
         labels: Sequence[Sequence[str | None]] | None = None,
         *,
         decoding: Decode = "posterior",
-    ) -> tuple[list[list[tuple[int, str | None, float]]], list[list[float]], list[list[list[float]]]]:
+    ) -> tuple[list[list[tuple[int, str | None, float]]], list[list[float]], list[list[Any]], list[list[Any]]]:
         """Return the result of `parse`, and the probabilities of gold answers, from the same pass.
 
         They are p(gold head) of each word and, given the tree, the pair p(label), p(gold label); the latter are empty
-        without labels.
+        without labels. Then follows whether each predicted tag is the given one (``None`` if that is ``_``).
         """
         parsing = self._parsing(X, None)
         heads, probabilities, of_gold = parsing.judged(decoding, gold)
@@ -641,7 +641,10 @@ class DependencyParser(TreeParser):
         else:
             names, of_labels = parsing.judged_names(heads, labels)
         rows = zip(heads, names, probabilities, strict=True)
-        return [list(zip(*row, strict=True)) for row in rows], of_gold, of_labels
+        given = [] if self.tagger is None else zip(read_sentences(X).tags, parsing.columns.tags, strict=False)
+        right = [[None if g == "_" else g == p for g, p in zip(*tags, strict=True)] for tags in given]
+        of_tags = parsing.columns.sentences([list(word) for word in zip(*right, strict=True)])
+        return [list(zip(*row, strict=True)) for row in rows], of_gold, of_labels, of_tags
 
     def compared(
         self,
@@ -650,13 +653,14 @@ class DependencyParser(TreeParser):
         parses: list[list[tuple[int, str | None, float]]],
         of_gold: list[list[float]] | None = None,
         of_labels: list[list[list[float]]] | None = None,
+        of_tags: list[list[Any]] | None = None,
     ) -> ParseReport:
         """Compare results of `parse` with complete gold trees: a head, and a label if they are known, for each word.
 
-        ``of_gold`` and ``of_labels`` are those of `parse_judged`.
+        ``of_gold``, ``of_labels`` and ``of_tags`` are those of `parse_judged`.
         """
         labeled = labels is not None and self.labels_ is not None
-        return evaluate_parsing(
+        report = evaluate_parsing(
             heads,
             [[h for h, _, _ in row] for row in parses],
             labels if labeled else None,
@@ -665,6 +669,12 @@ class DependencyParser(TreeParser):
             of_gold,
             of_labels if labeled and of_labels is not None and any(of_labels) else None,
         )
+        if self.tagger is None:
+            return report
+        names = getattr(self, "input_", {}).get("columns") or ("word", "tag", "second tag")
+        columns = zip(names[1:], zip(*(word for row in of_tags or () for word in row), strict=True), strict=False)
+        known = {name: [right for right in column if right is not None] for name, column in columns}
+        return replace(report, predicted_tag_accuracy={name: sum(k) / len(k) for name, k in known.items() if k})
 
     def tag(self, X: Sentences) -> list[list[str]]:
         """Return the columns of tags that the parser uses, flat: predicted by its taggers, or as given."""
