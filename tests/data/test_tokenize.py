@@ -62,7 +62,7 @@ def test_a_file_of_raw_text(tmp_path):
     assert corpus.sentences(0) == [["Dogs", "bark", ",", "do", "n't", "they", "?"], ["Yes", "."]]
     assert [corpus.space_after(i) for i in range(9)] == [True, False, True, False, True, False, True, False, True]
     assert corpus.sentence_text(0) == "Dogs bark, don't they?"
-    assert corpus.ranges(1) == [[23, 26], [26, 27]]
+    assert corpus.located(1)["places"] == [[23, 26], [26, 27]]
     path.write_text("\n\n")
     with pytest.raises(DataError, match="running text"):
         read_raw_text(path)
@@ -139,4 +139,4 @@ def test_spacy_tokenizes():
     for name in ("spacy", "spacy:en"):
         text = TokenizedText.of(TEXT, tokenizer(name))
         assert text.sentences(0) == [["The", "dog", "does", "n't", "bark", "."], ["They", "left", "!"]]
-        assert text.ranges(0)[3] == [12, 15]
+        assert text.located(0)["places"][3] == [12, 15]

@@ -40,7 +40,7 @@ def test_columns_sentences_and_unknown_labels():
 
 def test_spaces_come_from_the_text():
     text = TokenizedText.of("It isn't.")
-    (doc,) = to_docs(text.sentences(0), places=[text.ranges(0)])
+    (doc,) = to_docs(text.sentences(0), places=[text.located(0)["places"]])
     assert doc.text == "It isn't."
 
 
