@@ -7,6 +7,7 @@ import pytest
 from tests.commands import run
 from tests.models.fitted import fitted
 from trelliswork import CRF, HMM, bundled, load
+from trelliswork.data.schemes import spans
 from trelliswork.data.writers import write_conllu
 
 DEV = bundled.load("dev")[:30]
@@ -149,6 +150,43 @@ def test_tag_writes_spans(place):
         line.split()[2] for line in ask(place, "tag", "chunker", "chunks", "--decode", "mbr-span").split("\n") if line
     ]
     assert labels == [label for row in model.predict(sentences, decoding="mbr-span") for label in row]
+
+
+def test_a_precision_of_spans_is_reached_by_a_probability(place):
+    result = json.loads(ask(place, "evaluate", "chunker", "chunks", "--target-precision", "0.95", "--json"))
+    reached = result["at_precision"]
+    threshold = reached["threshold"]["value"]
+    model, sentences = load(place / "chunker"), [list(s.words) for s in DEV]
+    gold = {(n, span) for n, s in enumerate(DEV) for span in spans(s.chunks, "bio")}
+    found = [((n, span), p) for n, row in enumerate(model.predict_spans(sentences)) for span, p in row]
+    given = [key for key, p in found if p >= threshold]
+    assert sum(key in gold for key in given) / len(given) == pytest.approx(reached["precision"]["value"])
+    assert reached["precision"]["value"] >= 0.95
+    assert sum(key in gold for key in given) / len(gold) == pytest.approx(reached["recall"]["value"])
+    for name in ("threshold", "precision", "recall"):
+        assert reached[name]["low"] <= reached[name]["value"] <= reached[name]["high"]
+    lines = ask(place, "tag", "chunker", "chunks", "--min-probability", f"{threshold:.17g}").splitlines()
+    labels, kept = [line.split()[2] for line in lines if line], {key for key, p in found if p >= threshold}
+    rows = [labels[sum(map(len, sentences[:n])) : sum(map(len, sentences[: n + 1]))] for n in range(len(DEV))]
+    assert {(n, span) for n, row in enumerate(rows) for span in spans(row, "bio")} == kept
+    shown = ask(place, "evaluate", "chunker", "chunks", "--target-precision", "0.95")
+    assert "recall" in shown
+
+
+def test_places_of_spans_in_raw_text(place):
+    text = "The cat saw the dog .\n\n  A man  found it .\n"
+    (place / "raw.txt").write_text(text)
+    rows = [
+        json.loads(r) for r in ask(place, "tag", "chunker", "raw.txt", "--tokenize", "--spans", "--json").splitlines()
+    ]
+    assert [row["offset"] for row in rows] == [0, text.index("A man")]
+    for row in rows:
+        assert text[row["offset"] :].startswith(row["text"])
+        assert row["spans"]
+        for span in row["spans"]:
+            first, last = span["tokens"]
+            words = text[span["start"] : span["end"]].split()
+            assert words == row["words"][first:last]
 
 
 def test_known_labels_are_a_condition_of_the_probability_of_a_labeling(place):

@@ -80,6 +80,20 @@ def test_h_shows_help_for_all_parameters(path):
 
 
 @pytest.mark.parametrize("path", names(LEAVES))
+def test_help_fits_a_narrow_screen(path):
+    """Each group of options is shown once, and sentences have half of the screen."""
+    shown = CliRunner().invoke(app, [*path, "--help"], env={"COLUMNS": "80", "TERMINAL_WIDTH": "80"}).output
+    lines = shown.splitlines()
+    assert max(map(len, lines)) <= 80
+    titles = re.findall(r"^╭─ (.+?) ─+╮$", shown, re.MULTILINE)
+    assert len(titles) == len(set(titles)), titles
+    cells = [line[30:-1] for line in lines if line.startswith("│")]
+    long = [cell.strip() for cell in cells if len(cell.split()) > 3]
+    assert long
+    assert max(map(len, long)) > 40
+
+
+@pytest.mark.parametrize("path", names(LEAVES))
 def test_commands_have_a_json_option(path):
     assert ("--json" in options(LEAVES[path])) == (" ".join(path) not in WITHOUT_JSON)
 

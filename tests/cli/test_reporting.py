@@ -182,3 +182,17 @@ def test_sentences_of_text(tmp_path):
     assert (found.part, found.X) == ("development", [["a", "b"], ["c"]])
     assert reporting.text_part(None, [str(tmp_path)]).X == [["a", "b"], ["c"]]
     assert reporting.text_part(object(), "-") is None  # counts, and standard input
+
+
+def test_a_report_has_one_development_score(folder, monkeypatch):
+    """The results are those of all sentences, although probabilities and errors are shown for fewer."""
+    monkeypatch.setattr("trelliswork.report.taggers.JUDGED", 5)
+    page = folder / "one.html"
+    result = run("train", "crf", folder / "some.txt", "--dev", folder / "dev.txt", "--columns", "0", "--label", "1",
+                 "--max-iter", "4", "--json", "--out", folder / "one", "--report", page)  # fmt: skip
+    score = json.loads(result.stdout)["dev"]
+    text = page.read_text()
+    assert "On the first 5 sentences of the development data." in text
+    assert text.count(f"{100 * score:.2f} %") >= 2  # at the top, and among the results
+    (row,) = re.findall(r"<tr><td[^>]*>tokens</td>(.*?)</tr>", text)
+    assert f"{100 * score:.2f} %" in row

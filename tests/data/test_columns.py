@@ -287,3 +287,25 @@ def test_a_column_equals_a_list():
     assert not column.in_order
     assert Column(["b", "a"], np.array([0, 1, 0])).in_order
     assert not Column(["b", "a", "c"], np.array([0, 1, 0])).in_order
+
+
+@pytest.mark.parametrize("repeat", [1, 200])
+@pytest.mark.parametrize(
+    ("line", "what"),
+    [
+        ('{"text": "We met Ada .", "label": [[7, 10, "PER"]]}', "JSON lines"),
+        ('["We", "met"]', "JSON lines"),
+        ("[", "JSON"),
+        ('<?xml version="1.0"?>', "XML or HTML"),
+        ("<!DOCTYPE html>", "XML or HTML"),
+    ],
+)
+def test_other_formats_are_recognized(line, what, repeat, tmp_path):
+    (tmp_path / "file.txt").write_text((line + "\n") * repeat)
+    with pytest.raises(DataError, match=f"looks like {what}: "):
+        read_columns(tmp_path / "file.txt")
+
+
+def test_brackets_are_tokens(tmp_path):
+    (tmp_path / "file.txt").write_text("{ (\n[ (\n<html> NN\n")
+    assert read_columns(tmp_path / "file.txt").sentences(0) == [["{", "[", "<html>"]]

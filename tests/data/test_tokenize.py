@@ -1,6 +1,7 @@
 """Tokenization of raw text: rules, places of tokens, and the commands that read raw text."""
 
 import json
+import warnings
 from itertools import pairwise
 
 import pytest
@@ -12,7 +13,7 @@ from tests.models.fitted import TAGS, TRAIN, WORDS
 from trelliswork import CRF, DependencyParser
 from trelliswork.data.conllu import read_conllu
 from trelliswork.data.tokenize import TokenizedText, read_raw_text, tokenize, tokenizer
-from trelliswork.errors import DataError, ValueRangeError
+from trelliswork.errors import DataError, DataWarning, ValueRangeError
 
 
 def words(text):
@@ -140,3 +141,19 @@ def test_spacy_tokenizes():
         text = TokenizedText.of(TEXT, tokenizer(name))
         assert text.sentences(0) == [["The", "dog", "does", "n't", "bark", "."], ["They", "left", "!"]]
         assert text.located(0)["places"][3] == [12, 15]
+
+
+GERMAN = "Die Katze saß auf dem Dach und sah den Vögeln zu, die über dem Garten kreisten. "
+ENGLISH = "The cat sat on the roof and watched the birds that were circling over the garden. "
+
+
+def test_other_languages_are_noticed(tmp_path):
+    (tmp_path / "raw").write_text(GERMAN * 5, encoding="utf-8")
+    with pytest.warns(DataWarning, match="does not look like English"):
+        read_raw_text(tmp_path / "raw")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        read_raw_text(tmp_path / "raw", split=lambda text: tokenize(text))  # rules of somebody else
+        for text in (ENGLISH * 5, GERMAN):  # enough words are needed to know
+            (tmp_path / "raw").write_text(text, encoding="utf-8")
+            read_raw_text(tmp_path / "raw")

@@ -11,6 +11,7 @@ from typing import Annotated, Any, Literal
 import typer
 
 from trelliswork.cli.corpora import FileFormat, read_labeled, training_layout
+from trelliswork.cli.help import Command
 from trelliswork.cli.inputs import Inputs, own_text
 from trelliswork.cli.options import ForceOption, FormatOption, JsonOption, LabelOption, QuietOption, SeparatorOption
 from trelliswork.cli.progress import usage_line
@@ -27,7 +28,9 @@ app = typer.Typer(
 )
 
 
-@app.command("bundled", epilog="Example: trelliswork data bundled --split test --format columns > test.txt")
+@app.command(
+    "bundled", cls=Command, epilog="Example: trelliswork data bundled --split test --format columns > test.txt"
+)
 @report_errors
 def bundled_corpus(
     split: Annotated[Literal["train", "dev", "test"], typer.Option(help="Part of the corpus.")] = "train",
@@ -46,7 +49,9 @@ def bundled_corpus(
     write(bundled.load(split)[:limit], sys.stdout)
 
 
-@app.command("count", epilog="Example: trelliswork data count shards/ --distances 2 --max-words 20000 --out counts")
+@app.command(
+    "count", cls=Command, epilog="Example: trelliswork data count shards/ --distances 2 --max-words 20000 --out counts"
+)
 @partial(report_errors, shared=True)
 def count(
     files: Annotated[
@@ -137,7 +142,7 @@ def count(
             print(usage_line(outcome["processes"]))
 
 
-@app.command("lexicon", epilog="Example: trelliswork data lexicon train.txt --out lexicon.tsv")
+@app.command("lexicon", cls=Command, epilog="Example: trelliswork data lexicon train.txt --out lexicon.tsv")
 @report_errors
 def lexicon(
     files: Annotated[list[str], typer.Argument(help="Labeled files or directories of them, as for train crf.")],

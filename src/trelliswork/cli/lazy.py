@@ -7,6 +7,7 @@ import typer
 from typer.core import TyperGroup
 from typer.main import get_command
 
+from trelliswork.cli.help import Command
 from trelliswork.cli.running import report_errors
 
 SHARED = ("tag", "parse", "evaluate", "score", "cluster")  # whose work processes can share, beside those of groups
@@ -35,7 +36,7 @@ def imported(name: str, place: str) -> Any:
         command = get_command(found)
     else:
         single = typer.Typer(rich_markup_mode="rich", pretty_exceptions_enable=False, add_completion=False)
-        single.command(name)(report_errors(found, shared=name in SHARED))
+        single.command(name, cls=Command)(report_errors(found, shared=name in SHARED))
         command = get_command(single)
     command.name = name
     add_threads(command)

@@ -14,6 +14,7 @@ from trelliswork.data.files import (
     Excerpt,
     RawLines,
     Readable,
+    check_is_columns,
     fields_of,
     no_sentence,
     open_blocks,
@@ -147,6 +148,7 @@ def column_parts(
                         f"got {len(fields)}: {shorten(line)}. Is the separator right?"
                     )
                 if not width:
+                    check_is_columns(line, source)
                     width, first = len(fields), number
                     if isinstance(path, Excerpt):
                         notes["columns"] = width, number + path.lines_before()
@@ -211,6 +213,8 @@ def _read_regular(
     while start < len(text) and not fields:
         stop = text.find(b"\n", start) % (len(text) + 1)
         fields, here, start = split(text[start:stop].decode()), start, stop + 1
+    if fields and not known:
+        check_is_columns(text[here:stop].decode(), source)
     width = known[0] if known else len(fields)
     if not fields or any(not -width <= c < width for c in columns or ()):
         return None

@@ -2,6 +2,7 @@
 
 import gzip
 import io
+import json
 import os
 import re
 import secrets
@@ -449,3 +450,20 @@ def _created(place: Path, name: str, mode: str) -> TextIO:
         return cast(TextIO, place.open(mode, encoding="utf-8", newline="\n"))
     except OSError as error:
         raise DataError(f"{name}: cannot be written: {error.strerror or error}: {place.parent}.") from None
+
+
+def check_is_columns(line: str, source: str) -> None:
+    """Raise a `DataError` if the first line of a file of columns shows that it is JSON, XML or HTML."""
+    text, what = line.strip(), ""
+    if text[:1] in ("{", "["):
+        try:
+            what = "JSON lines" if isinstance(json.loads(text), dict | list) else ""
+        except ValueError:
+            what = "JSON" if len(text) == 1 else ""
+    elif text.lower().startswith(("<?xml", "<!doctype", "<html")):
+        what = "XML or HTML"
+    if what:
+        raise DataError(
+            f"{source} looks like {what}: {shorten(text)}. Expected columns: one token per line with its label, and "
+            "an empty line between sentences."
+        )

@@ -9,6 +9,7 @@ letter after it.
 from __future__ import annotations
 
 import re
+import warnings
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from itertools import chain, pairwise
@@ -19,7 +20,7 @@ from numpy.typing import NDArray
 
 from trelliswork.data.corpus import Corpus
 from trelliswork.data.files import Excerpt, Readable, no_sentence, open_text, source_name
-from trelliswork.errors import ValueRangeError, extras_for
+from trelliswork.errors import DataWarning, ValueRangeError, extras_for
 
 
 class Piece(NamedTuple):
@@ -42,6 +43,12 @@ _ABBREVIATION = _TITLE | frozenset(word.lower() for word in _OTHERS.split())
 _WORDS_TOO = frozenset({"no", "art", "sun", "sat", "mar"})  # also words, which may end a sentence
 _CAPITALS = "The A An It He She They We I You This That These Those There In On At But And If When"
 _STARTERS = frozenset(_CAPITALS.split())
+_FREQUENT = (
+    "the of and to is was that for it with as he be on by at this have from are not but they his her you we were had "
+    "i my your she said there which or an if so what would will all do me just"
+)
+_COMMON = frozenset(_FREQUENT.split())
+COMMON_RATE, FEW_WORDS, SEARCHED_WORDS = 0.06, 40, 2000  # fewer common words than that are not English
 _QUOTES = "\"'“”‘’«»`"
 _CLITIC = re.compile(r"(?i)(?<=[^\W\d_])(n['’]t|['’](?:s|m|d|re|ve|ll))$")
 # Linear in the length of any text: no alternative reads far and then fails at each of many places.
@@ -277,7 +284,21 @@ def read_raw_text(
     corpus = TokenizedText.of(text, split, source, path.characters if isinstance(path, Excerpt) else 0)
     if not len(corpus) and not allow_empty:
         raise no_sentence(source, "running text")
+    if split is tokenize:
+        _check_english(corpus)
     return corpus
+
+
+def _check_english(corpus: TokenizedText) -> None:
+    """Warn if few of the words are the most common ones of English."""
+    words = [word for word in corpus.columns[0][:SEARCHED_WORDS] if word.isalpha()]
+    if len(words) >= FEW_WORDS and sum(word.lower() in _COMMON for word in words) < COMMON_RATE * len(words):
+        warnings.warn(
+            f"{corpus.source}: this does not look like English, for which the rules of tokens and sentences are made. "
+            "--tokenizer spacy:LANGUAGE, such as spacy:de, has those of other languages.",
+            DataWarning,
+            stacklevel=3,
+        )
 
 
 def raw_sentences(files: Iterable[Readable]) -> Iterator[list[str]]:

@@ -194,14 +194,14 @@ class LanguageModel(Estimator):
         return sum(len(sentence) + 1 for sentence in X)
 
     def score(self, X: Any, y: object = None) -> float:
-        """Return the mean log evidence per token, sentence ends counted; ``y`` is ignored."""
+        """Return the mean log evidence per token that `n_scored` counts; ``y`` is ignored."""
         n_tokens = self.n_scored(X)
         if not n_tokens:
             raise DataError("X has no sentences, so there is no mean per token.")
         return float(self.log_evidence(X).sum()) / n_tokens
 
     def perplexity(self, X: Any) -> float:
-        """Return exp of the negative mean log evidence per token, sentence ends counted."""
+        """Return exp of the negative mean log evidence per token that `n_scored` counts."""
         return math.exp(min(700.0, -self.score(X)))
 
     @abstractmethod

@@ -9,7 +9,7 @@ from trelliswork.metrics.dependencies import ParseReport
 from trelliswork.models.parser.data import pairs
 from trelliswork.report.charts import calibration
 from trelliswork.report.page import Section, percent, side_by_side
-from trelliswork.report.samples import JUDGED, READABLE, SEARCHED, Sample, example
+from trelliswork.report.samples import READABLE, SEARCHED, Sample, example
 from trelliswork.report.structures import constituent_tree, dependency_tree
 from trelliswork.report.tables import bars, facts, table
 from trelliswork.report.taggers import confidence_tables, example_note
@@ -60,7 +60,7 @@ def _span_probabilities(grammar: Any, words: list[str]) -> dict[tuple[int, int],
 
 def compared_sections(parser: Any, sample: Sample) -> list[Section]:
     """Return the results of a dependency parser on sentences with complete gold trees."""
-    some = _input(parser, sample.full().first(JUDGED))
+    some = _input(parser, sample.full())
     if some.gold is None or not len(some) or any(None in heads for heads in some.gold):
         return []
     labels = None if some.labels is None or any(None in row for row in some.labels) else some.labels

@@ -10,7 +10,7 @@ import numpy as np
 from trelliswork.data import AttributeCorpus, Corpus
 from trelliswork.models.hmm.data import chosen_tokens
 
-JUDGED = 1000  # sentences that are compared with gold answers
+JUDGED = 1000  # sentences whose probabilities and errors are shown
 SEARCHED = 200  # sentences among which an example is chosen
 READABLE = (6, 16)  # words of an example, if there is such a sentence
 

@@ -106,13 +106,14 @@ def compared_sections(model: Any, sample: Sample, *, results: bool) -> list[Sect
     if not gold or not len(some):
         return []
     words = some.words()
-    known = None if isinstance(some.X, AttributeCorpus) else model.known_words()
-    options: dict[str, Any] = {"words": words, "known_words": known} if known else {}
     layers = _ask(model, some.X)
     sections: list[Section] = []
-    if results:
-        for name, answers in layers.items():
-            sections += tagging_sections(evaluate_tagging(gold[name], answers.labels, **options), name, sample.part)
+    if results:  # of all sentences, as the score that training reports
+        known = None if isinstance(full.X, AttributeCorpus) else model.known_words()
+        options: dict[str, Any] = {"words": full.words(), "known_words": known} if known else {}
+        right = _gold(full)
+        for name, labels in _labels(model, full.X).items():
+            sections += tagging_sections(evaluate_tagging(right[name], labels, **options), name, sample.part)
     note = f"On {'the first ' if len(some) < len(full) else ''}{len(some):,} sentences of the {sample.part} data."
     for name, answers in layers.items():
         report, layer = answers.judged(gold[name]), f" of layer {name}" if name else ""
@@ -171,10 +172,15 @@ def _ask(model: Any, X: Any) -> dict[str, Answers]:
     layered = isinstance(model, LayeredTagger)
     sets = {layer.name: list(layer.labels) for layer in model.layers_} if layered else {"": list(model.labels_)}
     found: Any = model.predict_spans(X) if any(map(detect_scheme, sets.values())) else None
-    labels, marginals = (model.predict_layers if layered else model.predict)(X), model.predict_marginals(X)
+    labels, marginals = _labels(model, X), model.predict_marginals(X)
     if not layered:
-        return {"": Answers(labels, marginals, found, _types(sets[""]))}
+        return {"": Answers(labels[""], marginals, found, _types(sets[""]))}
     return {name: Answers(labels[name], marginals[name], (found or {}).get(name), _types(sets[name])) for name in sets}
+
+
+def _labels(model: Any, X: Any) -> dict[str, list[list[str]]]:
+    """Return predicted labels by layer."""
+    return model.predict_layers(X) if isinstance(model, LayeredTagger) else {"": model.predict(X)}
 
 
 def _types(labels: Sequence[str]) -> list[str]:

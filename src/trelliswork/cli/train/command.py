@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 from typer.core import TyperCommand
 
+from trelliswork.cli.help import Command
 from trelliswork.cli.inputs import Inputs
 from trelliswork.cli.lazy import add_threads
 from trelliswork.cli.options import ForceOption, JsonOption, QuietOption
@@ -156,7 +157,7 @@ class TrainCommand(TyperCommand):
             with extras_for(f"'train {self.name}'"):
                 run, estimator = _imported(self._run), _imported(self._estimator)
             app = typer.Typer(pretty_exceptions_enable=False, rich_markup_mode="rich", add_completion=False)
-            command = app.command(self.name, help=inspect.getdoc(run), epilog=self.epilog)
+            command = app.command(self.name, cls=Command, help=inspect.getdoc(run), epilog=self.epilog)
             command(_function(run, estimator, self.name or ""))
             self._inner = typer.main.get_command(app)
             add_threads(self._inner)

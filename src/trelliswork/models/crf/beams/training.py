@@ -91,7 +91,10 @@ class BeamSearch:
                     weights, report = state.weights, FitReport(True, ended, self._value, self._before)
                     break
             left = max_iter - len(self._before)
-            limits = {"max_iter": min(self._hold, left), "tol": self._small(state.value, tol) / abs(state.value)}
+            limits = {
+                "max_iter": min(self._hold, left),
+                "tol": self._small(state.value, tol) / (abs(state.value) or 1.0),
+            }
             weights, report, stop = self._stage(state, options | limits)
             self._taken = len(report.history) - len(self._before)
             self._before, state = report.history, None

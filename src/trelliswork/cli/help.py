@@ -1,0 +1,55 @@
+"""The help of a command: groups of options, each with its name at the left and its meaning at the right."""
+
+import inspect
+from collections import defaultdict
+from typing import Any
+
+from typer.core import TyperCommand
+
+NAMES = 26  # characters for names of options
+OTHER = "Options"  # options without a group
+
+
+class Command(TyperCommand):
+    """A command whose help has one group of each name, and half of a narrow screen or more for its sentences."""
+
+    def format_help(self, ctx: Any, formatter: Any) -> None:
+        """Print the help."""
+        from rich.panel import Panel
+        from rich.table import Table
+        from rich.text import Text
+        from typer.rich_utils import _get_rich_console
+
+        console = _get_rich_console()
+        print_ = lambda text, style="": console.print(Text(text, style), highlight=False)  # noqa: E731
+        print_(f"\n{self.get_usage(ctx)}\n", "bold")
+        for paragraph in inspect.cleandoc(self.help or "").split("\n\n"):
+            print_(" ".join(paragraph.split()) + "\n")
+        groups: dict[str, list[tuple[str, str]]] = defaultdict(list)
+        for parameter in self.get_params(ctx):
+            if not getattr(parameter, "hidden", False):
+                is_option = parameter.param_type_name == "option"
+                panel = getattr(parameter, "rich_help_panel", None) or (OTHER if is_option else "Input")
+                groups[panel].append(_row(parameter, ctx))
+        for name in sorted(groups, key=lambda name: name == OTHER):
+            table = Table.grid(padding=(0, 2, 0, 0), expand=True)
+            table.add_column(width=NAMES, style="cyan", overflow="fold")
+            table.add_column(ratio=1)
+            for row in groups[name]:
+                table.add_row(*map(Text, row))
+            console.print(Panel(table, title=name, title_align="left", border_style="dim"))
+        if self.epilog:
+            print_(" ".join(self.epilog.split()) + "\n")
+
+
+def _row(parameter: Any, ctx: Any) -> tuple[str, str]:
+    """Return the names of an option or argument, and its meaning with choices, range and default."""
+    shown, text = parameter.get_help_record(ctx)
+    if parameter.param_type_name != "option":
+        return parameter.name, text
+    names = ", ".join([*parameter.opts, *parameter.secondary_opts])
+    if choices := getattr(parameter.type, "choices", None):
+        return names, f"{text.strip()} [{'|'.join(str(getattr(c, 'value', c)) for c in choices)}]"
+    if not parameter.is_flag and len(shown) <= NAMES:
+        names = shown
+    return names, text.strip()
