@@ -215,3 +215,10 @@ def test_threads_before_and_after_the_command(tmp_path):
 def test_every_command_that_computes_has_threads(path):
     given = [p.name for p in LEAVES[path].params].count("threads")
     assert given == (path not in {("warmup",), ("data", "bundled")})
+
+
+@pytest.mark.parametrize("option", ["tag M --min-probability", "evaluate M --target-precision", "serve M --timeout"])
+def test_nan_is_outside_of_every_range(option):
+    result = CliRunner().invoke(app, [*option.split(), "nan"], env={"COLUMNS": "100"})
+    assert result.exit_code == 2
+    assert "nan is not a number" in result.output

@@ -77,6 +77,26 @@ def test_lists_that_hold_no_words_are_refused_by_language_models(name, case):
             act(change(WORDS))
 
 
+@pytest.mark.parametrize("case", [c for c in SENTENCES if c != "None"])  # None is a blank
+@pytest.mark.parametrize("name", ["HMM", "HMMLanguageModel", "KneserNey", "LogBilinear", "MRFLanguageModel", "PCFG"])
+def test_one_sentence_is_checked_where_words_are_filled_in_or_follow(name, case):
+    change, _ = SENTENCES[case]
+    changed = change(WORDS)
+    sentence = changed[0] if isinstance(changed, list) else changed
+    model = fitted(name)
+    if case not in ("words", "text"):  # the words of a string are filled
+        with pytest.raises(TrellisworkError, match=r"must be a list of words|expected a word"):
+            model.fill([None, *sentence] if isinstance(sentence, list) else sentence)
+    if hasattr(model, "predict_next"):
+        with pytest.raises(TrellisworkError, match=r"must be a list of words|expected a word"):
+            model.predict_next(sentence)
+
+
+@pytest.mark.parametrize("name", ["HMM", "KneserNey", "PCFG"])
+def test_blanks_of_strings_and_lists_are_the_same(name):
+    assert fitted(name).fill("___ laughs .") == fitted(name).fill([None, "laughs", "."])
+
+
 def test_letters_are_for_models_of_letters():
     words, sounds = ["cat", "act"], [list("kAt"), list("Akt")]
     model = t.CRF("letters", tol=0.1).fit(words, sounds)

@@ -1,9 +1,11 @@
 """The help of a command: groups of options, each with its name at the left and its meaning at the right."""
 
 import inspect
+import math
 from collections import defaultdict
 from typing import Any
 
+import typer
 from typer.core import TyperCommand
 
 NAMES = 26  # characters for names of options
@@ -12,6 +14,14 @@ OTHER = "Options"  # options without a group
 
 class Command(TyperCommand):
     """A command whose help has one group of each name, and half of a narrow screen or more for its sentences."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Read the options; nan, which is in no range, is refused like other numbers outside of it."""
+        rest = super().parse_args(ctx, args)
+        for parameter in self.params:
+            if isinstance(value := ctx.params.get(parameter.name), float) and math.isnan(value):
+                raise typer.BadParameter("nan is not a number.", ctx, parameter)
+        return rest
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
         """Print the help."""

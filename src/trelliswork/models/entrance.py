@@ -16,6 +16,7 @@ from trelliswork.errors import ShapeError, ValueRangeError
 METHODS = {
     *("fit", "partial_fit", "score", "log_prob", "log_evidence", "posterior", "predict", "predict_flat", "parse"),
     *("predict_layers", "predict_marginals", "predict_topk", "predict_spans", "evaluate", "compared", "tag"),
+    *("fill", "predict_next"),
 }
 COLUMNS = (str, tuple, list, np.ndarray)  # a token with columns
 NAMES = (str, os.PathLike, Section)  # of a file
@@ -33,6 +34,12 @@ def checking(method: Callable[..., Any]) -> Callable[..., Any]:
             known = given.get("known")
             one = {k: [row] for k, row in known.items()} if isinstance(known, Mapping) else [known]
             given = given | {"X": [given["sentence"]], "known": None if known is None else one}
+            if method.__name__ == "fill":  # None is a blank
+                row = given["sentence"]
+                row = row.split() if isinstance(row, str) else _checked_list("the sentence", row, "words")
+                given["X"] = [[word for word in row if word is not None]]
+        elif "words" in given and method.__name__ == "predict_next":
+            given["X"] = [[*_checked_list("words", given["words"], "words")]]
         if "X" in given:
             check_input(self, method.__name__, given)
         return method(self, *args, **options)
