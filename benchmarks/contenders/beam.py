@@ -28,7 +28,7 @@ def _task(params: Params, beam: str | None) -> Task:
 
 def _synthetic(params: Params, beam: str | None) -> Task:
     from experiments.beams import CRFProblem, train
-    from trelliswork import Beam
+    from trelliswork.distributions import Beam
 
     S = params["S"]
     problem = CRFProblem.draw(

@@ -238,7 +238,7 @@ def _prepare_lbl(group: Any, folder: Path, params: Params) -> dict[str, Any]:
 
 
 def _lbl(group: Any, folder: Path, params: Params) -> int:
-    from trelliswork import LogBilinear
+    from trelliswork.models import LogBilinear
 
     model = LogBilinear(2, 30, max_iter=1, batch_size=params["batch"]).fit(_STATE["X"])
     return len(model.vocabulary_)  # losses differ by a few thousandths: each rank fills its part of a batch

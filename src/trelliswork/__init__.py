@@ -14,193 +14,75 @@ __version__ = "0.1.0.dev0"
 _MODULES = {
     # estimators: sentences in, predictions out
     "trelliswork.models": (
-        "CRF DependencyParser Estimator FactorialCRF HMM HMMLanguageModel KneserNey LogBilinear MRFLanguageModel "
-        "MRFTagger PCFG convert load"
+        "CRF DependencyParser Estimator FactorialCRF HMM HMMLanguageModel KneserNey MRFLanguageModel MRFTagger "
+        "PCFG convert load"
     ),
-    # distributions: scores in, answers to queries out
-    "trelliswork.distributions": (
-        "BeamChain Distribution FactorGraph GrammarTree LinearChain NearlyProjectiveTree ProjectiveTree SpanTree "
-        "SpanningTree Structure AtMostOne Cardinality ChainFactor ExactlyOne LowRankFactor ProjectiveTreeFactor "
-        "SpanningTreeFactor"
-    ),
-    "trelliswork.integrations.heads": "CRFHead TreeHead",
-    "trelliswork.inference.chain.beam": "Beam",
     "trelliswork.models.calibration": "calibrate",
     "trelliswork.models.selection": "select",
-    # data: files in, sentences out
-    "trelliswork.data": (
-        "AttributeCorpus Corpus Tree TreebankSentence Vocabulary bundled read_columns read_conllu read_crfsuite "
-        "read_dependencies read_text read_trees read_uai"
+    # distributions: scores in, answers to queries out
+    "trelliswork.distributions": (
+        "Distribution FactorGraph GrammarTree LinearChain ProjectiveTree SpanTree SpanningTree"
     ),
+    # data: files and raw text in, sentences out
+    "trelliswork.data": "Corpus Tree bundled read_columns read_conllu read_dependencies read_text read_trees",
+    "trelliswork.data.schemes": "Span",
+    "trelliswork.data.tokenize": "tokenize",
     # what raw text says about words
     "trelliswork.features.brown": "BrownClusters",
     "trelliswork.features.lexicon": "Lexicon",
-    "trelliswork.features.presets": "WordFeatures",
     "trelliswork.features.vectors": "WordVectors",
-    # counts, and evaluation of predictions against gold
-    "trelliswork.models.hmm.counting": "count_chain",
-    "trelliswork.data.moments": "Moments count_moments",
-    "trelliswork.metrics.brackets": "evaluate_brackets",
-    "trelliswork.metrics.calibration": "evaluate_confidence",
-    "trelliswork.metrics.induction": "evaluate_induction",
-    "trelliswork.metrics.tagging": "evaluate_tagging",
-    "trelliswork.metrics.dependencies": "evaluate_parsing",
-    # limits, threads and errors
-    "trelliswork.compute.limits": "limits set_limits",
-    "trelliswork.compute.threads": "get_num_threads num_threads set_num_threads",
+    # threads and limits, errors
     "trelliswork.errors": "TrellisworkError",
 }
 _HOMES = {name: module for module, names in _MODULES.items() for name in names.split()}
 
-__all__ = [
-    "CRF",
-    "HMM",
-    "PCFG",
-    "AtMostOne",
-    "AttributeCorpus",
-    "Beam",
-    "BeamChain",
-    "BrownClusters",
-    "CRFHead",
-    "Cardinality",
-    "ChainFactor",
-    "Corpus",
-    "DependencyParser",
-    "Distribution",
-    "Estimator",
-    "ExactlyOne",
-    "FactorGraph",
-    "FactorialCRF",
-    "GrammarTree",
-    "HMMLanguageModel",
-    "KneserNey",
-    "Lexicon",
-    "LinearChain",
-    "LogBilinear",
-    "LowRankFactor",
-    "MRFLanguageModel",
-    "MRFTagger",
-    "Moments",
-    "NearlyProjectiveTree",
-    "ProjectiveTree",
-    "ProjectiveTreeFactor",
-    "SpanTree",
-    "SpanningTree",
-    "SpanningTreeFactor",
-    "Structure",
-    "Tree",
-    "TreeHead",
-    "TreebankSentence",
-    "TrellisworkError",
-    "Vocabulary",
-    "WordFeatures",
-    "WordVectors",
-    "__version__",
-    "bundled",
-    "calibrate",
-    "convert",
-    "count_chain",
-    "count_moments",
-    "evaluate_brackets",
-    "evaluate_confidence",
-    "evaluate_induction",
-    "evaluate_parsing",
-    "evaluate_tagging",
-    "get_num_threads",
-    "limits",
-    "load",
-    "num_threads",
-    "read_columns",
-    "read_conllu",
-    "read_crfsuite",
-    "read_dependencies",
-    "read_text",
-    "read_trees",
-    "read_uai",
-    "select",
-    "set_limits",
-    "set_num_threads",
-]
+__all__ = ["__version__", "errors", "machine", *_HOMES]
 
 if TYPE_CHECKING:
-    from trelliswork.compute.limits import limits, set_limits
-    from trelliswork.compute.threads import get_num_threads, num_threads, set_num_threads
-    from trelliswork.data import (
-        AttributeCorpus,
-        Corpus,
-        Tree,
-        TreebankSentence,
-        Vocabulary,
-        bundled,
-        read_columns,
-        read_conllu,
-        read_crfsuite,
-        read_dependencies,
-        read_text,
-        read_trees,
-        read_uai,
-    )
-    from trelliswork.data.moments import Moments, count_moments
-    from trelliswork.distributions import (
-        AtMostOne,
-        BeamChain,
-        Cardinality,
-        ChainFactor,
-        Distribution,
-        ExactlyOne,
-        FactorGraph,
-        GrammarTree,
-        LinearChain,
-        LowRankFactor,
-        NearlyProjectiveTree,
-        ProjectiveTree,
-        ProjectiveTreeFactor,
-        SpanningTree,
-        SpanningTreeFactor,
-        SpanTree,
-        Structure,
-    )
-    from trelliswork.errors import (
-        TrellisworkError,
-    )
-    from trelliswork.features.brown import BrownClusters
-    from trelliswork.features.lexicon import Lexicon
-    from trelliswork.features.presets import WordFeatures
-    from trelliswork.features.vectors import WordVectors
-    from trelliswork.inference.chain.beam import Beam
-    from trelliswork.integrations.heads import CRFHead, TreeHead
-    from trelliswork.metrics.brackets import evaluate_brackets
-    from trelliswork.metrics.calibration import evaluate_confidence
-    from trelliswork.metrics.dependencies import evaluate_parsing
-    from trelliswork.metrics.induction import evaluate_induction
-    from trelliswork.metrics.tagging import evaluate_tagging
-    from trelliswork.models import (
-        CRF,
-        HMM,
-        PCFG,
-        DependencyParser,
-        Estimator,
-        FactorialCRF,
-        HMMLanguageModel,
-        KneserNey,
-        LogBilinear,
-        MRFLanguageModel,
-        MRFTagger,
-        convert,
-        load,
-    )
-    from trelliswork.models.calibration import calibrate
-    from trelliswork.models.hmm.counting import (
-        count_chain,
-    )
-    from trelliswork.models.selection import select
+    from trelliswork import errors as errors
+    from trelliswork import machine as machine
+    from trelliswork.data import Corpus as Corpus
+    from trelliswork.data import Tree as Tree
+    from trelliswork.data import bundled as bundled
+    from trelliswork.data import read_columns as read_columns
+    from trelliswork.data import read_conllu as read_conllu
+    from trelliswork.data import read_dependencies as read_dependencies
+    from trelliswork.data import read_text as read_text
+    from trelliswork.data import read_trees as read_trees
+    from trelliswork.data.schemes import Span as Span
+    from trelliswork.data.tokenize import tokenize as tokenize
+    from trelliswork.distributions import Distribution as Distribution
+    from trelliswork.distributions import FactorGraph as FactorGraph
+    from trelliswork.distributions import GrammarTree as GrammarTree
+    from trelliswork.distributions import LinearChain as LinearChain
+    from trelliswork.distributions import ProjectiveTree as ProjectiveTree
+    from trelliswork.distributions import SpanningTree as SpanningTree
+    from trelliswork.distributions import SpanTree as SpanTree
+    from trelliswork.errors import TrellisworkError as TrellisworkError
+    from trelliswork.features.brown import BrownClusters as BrownClusters
+    from trelliswork.features.lexicon import Lexicon as Lexicon
+    from trelliswork.features.vectors import WordVectors as WordVectors
+    from trelliswork.models import CRF as CRF
+    from trelliswork.models import HMM as HMM
+    from trelliswork.models import PCFG as PCFG
+    from trelliswork.models import DependencyParser as DependencyParser
+    from trelliswork.models import Estimator as Estimator
+    from trelliswork.models import FactorialCRF as FactorialCRF
+    from trelliswork.models import HMMLanguageModel as HMMLanguageModel
+    from trelliswork.models import KneserNey as KneserNey
+    from trelliswork.models import MRFLanguageModel as MRFLanguageModel
+    from trelliswork.models import MRFTagger as MRFTagger
+    from trelliswork.models import convert as convert
+    from trelliswork.models import load as load
+    from trelliswork.models.calibration import calibrate as calibrate
+    from trelliswork.models.selection import select as select
 
 
 def __getattr__(name: str) -> object:
-    if name not in _HOMES:
+    if name not in __all__:
         raise AttributeError(f"module 'trelliswork' has no attribute {name!r}")
     with extras_for(name):
-        value = getattr(import_module(_HOMES[name]), name)
+        value = getattr(import_module(_HOMES[name]), name) if name in _HOMES else import_module(f"trelliswork.{name}")
     globals()[name] = value
     return value
 

@@ -29,11 +29,13 @@ import numpy as np
 import trelliswork as t
 from tests.attack.mutation import mutated, mutated_arrays, mutated_json
 from tests.models.fitted import BUILDERS, WORDS, fitted
+from trelliswork import data
 from trelliswork.cli.corpora import FileFormat, Layout, read_numbers, read_unlabeled
 from trelliswork.data.columns import write_columns_with
 from trelliswork.data.conllu import write_conllu_with
 from trelliswork.data.crfsuite import write_crfsuite
 from trelliswork.data.ids import read_ids
+from trelliswork.data.moments import Moments
 from trelliswork.data.uai import read_uai_evidence, write_uai
 from trelliswork.data.writers import write_columns, write_conllu, write_text, write_trees
 from trelliswork.errors import TrellisworkError
@@ -100,10 +102,10 @@ def read_conllu(path: Path) -> None:
 
 
 def read_crfsuite(path: Path) -> None:
-    corpus = t.read_crfsuite(path)
+    corpus = data.read_crfsuite(path)
     with path.open("w", encoding="utf-8", newline="\n") as file:
         write_crfsuite(corpus, file)
-    again = t.read_crfsuite(path)
+    again = data.read_crfsuite(path)
     assert (again.labels, again.names) == (corpus.labels, corpus.names)
     assert again.attributes.tolist() == corpus.attributes.tolist()
 
@@ -115,9 +117,9 @@ def read_trees(path: Path) -> None:
 
 
 def read_uai(path: Path) -> None:
-    graph = t.read_uai(path)
+    graph = data.read_uai(path)
     write_uai(graph, path)
-    again = t.read_uai(path)
+    again = data.read_uai(path)
     assert [scope.tolist() for scope in again.scopes] == [scope.tolist() for scope in graph.scopes]
 
 
@@ -219,7 +221,7 @@ MODELS = (*BUILDERS, "Moments")
 
 
 def loader(name: str) -> Callable[[Path], object]:
-    return (lambda path: t.Moments.load(path, **unverified(t.Moments.load))) if name == "Moments" else load_and_use
+    return (lambda path: Moments.load(path, **unverified(Moments.load))) if name == "Moments" else load_and_use
 
 
 class Attack:

@@ -32,10 +32,10 @@ from trelliswork import (
     SpanningTree,
     SpanTree,
     read_dependencies,
-    read_uai,
 )
 from trelliswork.cli.running import LOG_PREFIX, MAX_LOGS, settings
 from trelliswork.compute import limits, threads
+from trelliswork.data import read_uai
 from trelliswork.errors import DataError, LimitError, TrellisworkError
 from trelliswork.features import read_templates
 from trelliswork.inference import chain
@@ -302,7 +302,7 @@ def test_limits_are_raised_and_lowered():
     assert grammar.score(sentence) == before
     for bad in (0, -1, float("nan"), "x"):
         with pytest.raises(TrellisworkError, match="seconds must be"):
-            limits.set_limits(seconds=bad)
+            limits.limits(seconds=bad)
 
 
 def interrupt(after: float) -> None:

@@ -11,6 +11,7 @@ from pathlib import Path
 import trelliswork as t
 from trelliswork.errors import ConvergenceWarning
 from trelliswork.learning.checkpoint import Checkpoint
+from trelliswork.models import LogBilinear
 
 N = 40
 
@@ -61,7 +62,7 @@ FAMILIES = {
     ),
     "pcfg": lambda **o: t.PCFG(2, 3, max_iter=6, tol=1e-4).fit(short(), **o),
     "pcfg-gradient": lambda **o: t.PCFG(2, 3, algorithm="gradient", max_iter=6, tol=1e-2).fit(short(), **o),
-    "lbl": lambda **o: t.LogBilinear(context_size=1, rank=2, max_iter=5).fit(words(), **o),
+    "lbl": lambda **o: LogBilinear(context_size=1, rank=2, max_iter=5).fit(words(), **o),
     "factorial": lambda **o: t.FactorialCRF(("pos", "chunk"), max_iter=8).fit(words(), layers(), **o),
 }
 

@@ -7,7 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch.testing import assert_close
 
-from trelliswork import Beam, LinearChain
+from trelliswork import LinearChain
+from trelliswork.distributions import Beam
 from trelliswork.errors import ValueRangeError
 
 seeds = st.integers(0, 10_000)

@@ -10,8 +10,8 @@ from scipy.special import entr
 from tests.oracle.chain import enumerate_chain
 from tests.oracle.graphs import enumerate_graphs
 from tests.oracle.trees import bracketings, derivations, is_projective, trees
-from trelliswork import LinearChain, NearlyProjectiveTree, ProjectiveTree, SpanningTree
-from trelliswork.distributions import FactorGraph, GrammarTree, SpanTree
+from trelliswork import LinearChain, ProjectiveTree, SpanningTree
+from trelliswork.distributions import FactorGraph, GrammarTree, NearlyProjectiveTree, SpanTree
 
 SCALES = [1.0, 1e2, 1e4, 1e6]
 COST = 0.7

@@ -5,7 +5,8 @@ import pytest
 import torch
 
 from tests.oracle.trees import Enumerated, is_projective, trees
-from trelliswork import NearlyProjectiveTree, ProjectiveTree, SpanningTree
+from trelliswork import ProjectiveTree, SpanningTree
+from trelliswork.distributions import NearlyProjectiveTree
 from trelliswork.errors import ShapeError, ValueRangeError
 from trelliswork.inference.tree import tree_potentials
 from trelliswork.inference.tree.nearly import mixture

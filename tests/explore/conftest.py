@@ -15,12 +15,12 @@ from trelliswork import (
     FactorialCRF,
     HMMLanguageModel,
     KneserNey,
-    LogBilinear,
     MRFLanguageModel,
     MRFTagger,
     bundled,
 )
 from trelliswork.explore.app import create_app
+from trelliswork.models import LogBilinear
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # about its choice of httpx

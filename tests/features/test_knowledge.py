@@ -10,12 +10,15 @@ from numpy.testing import assert_allclose
 
 import trelliswork as tw
 from tests.commands import run
-from trelliswork import CRF, BrownClusters, FactorialCRF, Lexicon, WordFeatures, WordVectors
+from trelliswork import CRF, BrownClusters, FactorialCRF, Lexicon, WordVectors
 from trelliswork.compute.sharing import sharing
+from trelliswork.data.moments import count_moments
 from trelliswork.errors import DataError, ShapeError, ValueRangeError
+from trelliswork.features import WordFeatures
 from trelliswork.features.feature_map import FeatureMap
 from trelliswork.features.knowledge import Knowledge
 from trelliswork.features.templates import parse_template
+from trelliswork.models import LogBilinear
 from trelliswork.models.warmup import _OneOfTwo
 
 CLUSTERS = BrownClusters.from_paths({"the": "00", "a": "00", "dog": "010", "cat": "011", "runs": "10", "sleeps": "11"})
@@ -311,7 +314,7 @@ class TestWordVectors:
 
     def test_vectors_of_counts(self):
         text = [line.split() for line in ("the cat sleeps", "the dog sleeps", "a cat barks", "a dog barks")] * 3
-        vectors = WordVectors.from_counts(tw.count_moments(text, 1), 4)
+        vectors = WordVectors.from_counts(count_moments(text, 1), 4)
         assert vectors.table.shape == (6, 4)
         near = {w: float(vectors["cat"] @ vectors[w]) for w in ("dog", "the", "sleeps")}
         assert near["dog"] > 1.5 > near["the"]
@@ -321,7 +324,7 @@ class TestWordVectors:
         for model in (
             tw.HMMLanguageModel(4, max_iter=1).fit(text),
             tw.MRFLanguageModel(2, max_iter=50, tol=0.1, strict=True).fit(text),
-            tw.LogBilinear(1, 3, max_iter=1, strict=True).fit(text),
+            LogBilinear(1, 3, max_iter=1, strict=True).fit(text),
         ):
             vectors = WordVectors.from_model(model)
             assert set(vectors.words) == {"the", "a", "cat", "dog", "sleeps", "barks"}

@@ -15,6 +15,7 @@ TESTS = Path(__file__).parents[1]
 BELOW = {  # docs/architecture.md, column "may import"
     "errors": set(),
     "compute": {"errors"},
+    "machine": {"compute", "errors"},
     "data": {"compute", "errors"},
     "features": {"data", "compute", "errors"},
     "inference": {"compute", "errors"},

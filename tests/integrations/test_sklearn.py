@@ -21,6 +21,7 @@ from tests.models.fitted import BUILDERS, PAIRS, SHORT, TAGS, TRAIN, TREES, WORD
 from trelliswork import CRF, HMM, DependencyParser
 from trelliswork.errors import DataError, NotFittedError, ValueRangeError
 from trelliswork.integrations.scorers import accuracy_scorer, chunk_f1_scorer, las_scorer, uas_scorer
+from trelliswork.metrics import evaluate_tagging
 
 CHUNKS = [list(s.chunks) for s in TRAIN]
 
@@ -36,7 +37,7 @@ def answers(model):
 @pytest.mark.parametrize("name", sorted(BUILDERS))
 class TestEstimator:
     def test_parameters_are_stored_as_they_are_and_nothing_else(self, name):
-        cls = getattr(trelliswork, name)
+        cls = getattr(trelliswork.models, name)
         model = cls()
         assert vars(model) == model.get_params()
         for parameter in inspect.signature(cls.__init__).parameters.values():
@@ -137,7 +138,7 @@ def test_cross_val_predict_returns_sentences_in_their_order():
 
 def test_scorers():
     chunker = CRF("pos", tol=0.1).fit(WORDS, CHUNKS)
-    report = trelliswork.evaluate_tagging(CHUNKS, chunker.predict(WORDS))
+    report = evaluate_tagging(CHUNKS, chunker.predict(WORDS))
     assert chunk_f1_scorer(chunker, WORDS, CHUNKS) == report.chunks.f1
     assert accuracy_scorer(chunker, WORDS, CHUNKS) == report.accuracy == chunker.score(WORDS, CHUNKS)
     parser = fitted("DependencyParser")

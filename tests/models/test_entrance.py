@@ -5,6 +5,7 @@ import pytest
 
 import trelliswork as t
 from tests.models.fitted import BUILDERS, PAIRS, SHORT, TAGS, TREES, WORDS, fitted
+from trelliswork.data import read_crfsuite
 from trelliswork.errors import TrellisworkError
 
 TAGGERS = ("CRF", "FactorialCRF", "HMM", "MRFTagger")
@@ -210,4 +211,4 @@ def test_a_corpus_is_shown_in_a_line(tmp_path):
     n = sum(map(len, PAIRS))
     assert repr(corpus) == f"<Corpus: {len(PAIRS)} sentences, {n} tokens, 2 columns>"
     (tmp_path / "a.txt").write_text("A\tw=1\tv\nB\tw=2\n\n" * 100)
-    assert repr(t.read_crfsuite(tmp_path / "a.txt")) == "<AttributeCorpus: 100 sentences, 200 tokens, 3 attributes>"
+    assert repr(read_crfsuite(tmp_path / "a.txt")) == "<AttributeCorpus: 100 sentences, 200 tokens, 3 attributes>"

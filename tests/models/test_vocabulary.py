@@ -16,7 +16,7 @@ from trelliswork.models.parameters import declared
 from trelliswork.models.tasks import LanguageModel, NextWord, Tagger, TreeParser, accuracy, blanks
 
 NAMES = sorted(BUILDERS)
-CLASSES = {name: getattr(trelliswork, name) for name in NAMES}
+CLASSES = {name: getattr(trelliswork.models, name) for name in NAMES}
 FORBIDDEN = {
     "rate", "epochs", "max_epochs", "tolerance", "method", "rare", "max_seconds", "K", "stop_after",
     "parameterisation", "step_size", "lr", "n_iter", "n_epochs",

@@ -11,7 +11,6 @@ from trelliswork import (
     FactorialCRF,
     HMMLanguageModel,
     KneserNey,
-    LogBilinear,
     MRFLanguageModel,
     MRFTagger,
     bundled,
@@ -19,6 +18,7 @@ from trelliswork import (
 from trelliswork.data import Corpus
 from trelliswork.data.trees import prune
 from trelliswork.metrics.tagging import evaluate_tagging
+from trelliswork.models import LogBilinear
 from trelliswork.report import Page, Sample, evaluation_page, training_page
 
 EVIL = '<img src="https://example.org/x.png" onerror="alert(1)"><script>throw 1</script>'

@@ -7,8 +7,9 @@ import pytest
 
 from tests.report.checks import check_page
 from tests.report.model_pages import KINDS, pages_of
-from trelliswork import CRF, HMM, KneserNey, LogBilinear, MRFLanguageModel
+from trelliswork import CRF, HMM, KneserNey, MRFLanguageModel
 from trelliswork.learning.report import FitReport, Step
+from trelliswork.models import LogBilinear
 from trelliswork.report.curves import learning_curves
 
 SHOWN = {  # on the page about training

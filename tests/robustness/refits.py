@@ -18,11 +18,11 @@ from trelliswork import (
     FactorialCRF,
     HMMLanguageModel,
     KneserNey,
-    LogBilinear,
     MRFLanguageModel,
     MRFTagger,
     bundled,
 )
+from trelliswork.models import LogBilinear
 
 SMALL, LARGE = bundled.load("dev")[:8], bundled.load("train")[:40]
 READERS = 2

@@ -10,16 +10,8 @@ import warnings
 import numpy as np
 import torch
 
-from trelliswork import (
-    FactorGraph,
-    GrammarTree,
-    LinearChain,
-    NearlyProjectiveTree,
-    ProjectiveTree,
-    SpanningTree,
-    SpanTree,
-    TrellisworkError,
-)
+from trelliswork import FactorGraph, GrammarTree, LinearChain, ProjectiveTree, SpanningTree, SpanTree, TrellisworkError
+from trelliswork.distributions import NearlyProjectiveTree
 
 HOW = ("data", "smaller", "transposed", "float32", "nan", "inf", "attribute", "resize", "set")
 

@@ -90,9 +90,9 @@ def _options(
 ) -> None:
     settings.debug = debug
     if max_seconds is not None or max_memory is not None:
-        from trelliswork.compute.limits import set_limits
+        from trelliswork.compute.limits import limits
 
-        set_limits(seconds=max_seconds, gigabytes=max_memory)
+        limits(seconds=max_seconds, gigabytes=max_memory)
     set_threads(threads)
 
 

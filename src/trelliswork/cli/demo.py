@@ -57,7 +57,8 @@ def demo(
     """
     from rich.console import Console
 
-    from trelliswork import CRF, DependencyParser, KneserNey, bundled, evaluate_tagging
+    from trelliswork import CRF, DependencyParser, KneserNey, bundled
+    from trelliswork.metrics import evaluate_tagging
 
     folder = Path(out)
     folder.mkdir(parents=True, exist_ok=True)  # fails now rather than after training

@@ -2,9 +2,8 @@
 
 import math
 import os
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
-from dataclasses import dataclass, replace
+from contextlib import AbstractContextManager, ExitStack, suppress
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -41,29 +40,21 @@ def _machine_bytes() -> float:
     return total
 
 
-def set_limits(*, seconds: float | None = None, gigabytes: float | None = None) -> None:
-    """Set the largest predicted time of a sentence or graph and the largest predicted memory, for the whole process.
+def limits(*, seconds: float | None = None, gigabytes: float | None = None) -> AbstractContextManager[object]:
+    """Refuse tasks with a larger predicted time per sentence or graph, or with a larger predicted memory.
 
-    Predictions are rough: they count operations of a machine with 10^9 per second. The defaults are 60 seconds and
-    three quarters of the machine's memory; ``math.inf`` is no limit, ``None`` leaves a limit as it is.
+    The limits hold for the whole process from now on; as the context of a ``with`` block, until its end. Predictions
+    are rough: they count operations of a machine with 10^9 per second. The defaults are 60 seconds and three quarters
+    of the machine's memory; ``math.inf`` is no limit, ``None`` leaves a limit as it is.
     """
     given: dict[str, Any] = {"seconds": seconds, "gigabytes": gigabytes}
     for name, value in given.items():
-        if value is not None:
-            if not isinstance(value, int | float | np.number) or not value > 0:
-                raise ValueRangeError(f"{name} must be a positive number, got {value!r}.")
-            setattr(_limits, name, float(value))
-
-
-@contextmanager
-def limits(*, seconds: float | None = None, gigabytes: float | None = None) -> Iterator[None]:
-    """Use other limits inside a ``with`` block, see `set_limits`."""
-    before = replace(_limits)
-    set_limits(seconds=seconds, gigabytes=gigabytes)
-    try:
-        yield
-    finally:
-        _limits.seconds, _limits.gigabytes = before.seconds, before.gigabytes
+        if value is not None and (not isinstance(value, int | float | np.number) or not value > 0):
+            raise ValueRangeError(f"{name} must be a positive number, got {value!r}.")
+    before = ExitStack()
+    before.callback(vars(_limits).update, dict(vars(_limits)))
+    vars(_limits).update({name: float(value) for name, value in given.items() if value is not None})
+    return before
 
 
 def max_entries(default: int) -> int:
@@ -88,7 +79,7 @@ def check_cost(what: str, *, operations: float = 0.0, n_bytes: float = 0.0, reme
     remedy, enough = remedy and f" {remedy}", _written(math.ceil(1.1 * value)).replace(",", "")
     raise LimitError(
         f"{what} would {problem}.{remedy} To compute it anyway, raise the limit: trelliswork {option} {enough} ..., or "
-        f"trelliswork.set_limits({argument}={enough}) in Python."
+        f"trelliswork.machine.limits({argument}={enough}) in Python."
     )
 
 

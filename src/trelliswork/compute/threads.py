@@ -11,8 +11,8 @@ import atexit
 import os
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, ExitStack
 from itertools import pairwise
 from queue import Empty, SimpleQueue
 from threading import Lock, Thread, local
@@ -105,7 +105,7 @@ os.register_at_fork(after_in_child=_pool.reset)
 
 
 def get_num_threads() -> int:
-    """Return the number of threads: ``set_num_threads``, else TRELLISWORK_THREADS, else the available cores."""
+    """Return the number of threads: as set, else TRELLISWORK_THREADS, else the available cores."""
     if "threads" not in _settings:
         text = os.environ.get("TRELLISWORK_THREADS", "")
         if text:
@@ -135,15 +135,15 @@ def set_num_threads(n_threads: int) -> None:
     _settings["threads"] = n_threads
 
 
-@contextmanager
-def num_threads(n_threads: int) -> Iterator[None]:
-    """Use ``n_threads`` threads inside a ``with`` block."""
-    before = get_num_threads()
+def num_threads(n_threads: int) -> AbstractContextManager[object]:
+    """Use n threads in the whole process from now on; as the context of a ``with`` block, until its end.
+
+    Results do not depend on the number of threads.
+    """
+    before = ExitStack()
+    before.callback(set_num_threads, get_num_threads())
     set_num_threads(n_threads)
-    try:
-        yield
-    finally:
-        set_num_threads(before)
+    return before
 
 
 def cut(

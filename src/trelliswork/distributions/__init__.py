@@ -8,6 +8,7 @@ from trelliswork.distributions.grammar_tree import GrammarExpectations, GrammarT
 from trelliswork.distributions.linear_chain import ChainExpectations, LinearChain
 from trelliswork.distributions.span_tree import SpanTree
 from trelliswork.distributions.tree_base import TreeExpectations
+from trelliswork.inference.chain.beam import Beam
 from trelliswork.inference.graph import (
     AtMostOne,
     Cardinality,
@@ -20,6 +21,7 @@ from trelliswork.inference.graph import (
 
 __all__ = [
     "AtMostOne",
+    "Beam",
     "BeamChain",
     "Cardinality",
     "ChainExpectations",

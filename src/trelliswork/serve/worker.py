@@ -17,8 +17,7 @@ from typing import Any
 
 import uvicorn
 
-from trelliswork.compute.limits import set_limits
-from trelliswork.compute.threads import set_num_threads
+from trelliswork import machine
 from trelliswork.errors import DataError, TrellisworkError
 from trelliswork.serve.abilities import abilities_of
 from trelliswork.serve.accepting import Acceptor
@@ -147,8 +146,8 @@ def main() -> None:
     listening, memory, row = map(int, sys.argv[1:])
     settings = Settings.from_json(sys.stdin.readline())
     sys.setswitchinterval(SWITCH)
-    set_num_threads(settings.threads)
-    set_limits(seconds=settings.timeout)
+    machine.threads(settings.threads)
+    machine.limits(seconds=settings.timeout)
     named = settings.abilities
     service = Service(settings, named, Metrics(named, memory, settings.workers + 1, row), api_key())
     try:

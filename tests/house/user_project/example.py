@@ -7,12 +7,13 @@ from pathlib import Path
 from typing import assert_type
 
 import trelliswork
-from trelliswork import CRF, HMM, Corpus, DependencyParser, KneserNey, bundled, evaluate_tagging, read_columns
+from trelliswork import CRF, HMM, Corpus, DependencyParser, KneserNey, bundled, read_columns
 from trelliswork.data.schemes import Span, spans
 from trelliswork.data.tokenize import Piece, tokenize
 from trelliswork.errors import ConvergenceWarning, DataError, TrellisworkError, TrellisworkWarning
 from trelliswork.integrations.scorers import chunk_f1_scorer
 from trelliswork.learning.report import FitReport, Step
+from trelliswork.metrics import evaluate_tagging
 
 
 def report_progress(step: Step) -> bool:

@@ -6,7 +6,7 @@ from hypothesis import given
 from numpy.testing import assert_allclose
 
 from tests.inference.factorial.cases import Case, cases, random_case
-from trelliswork import num_threads
+from trelliswork.compute.threads import num_threads
 from trelliswork.errors import ImpossibleError, ShapeError, ValueRangeError
 from trelliswork.inference import factorial
 from trelliswork.inference.factorial import product, reference

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from numpy.testing import assert_allclose
 
 from tests.oracle.factorial import enumerate_factorial
-from trelliswork import num_threads
+from trelliswork.compute.threads import num_threads
 from trelliswork.errors import ImpossibleError, ShapeError, ValueRangeError
 from trelliswork.inference.factorial import ENGINES
 from trelliswork.inference.factorial.sweeps import Options

@@ -8,7 +8,8 @@ import pytest
 from tests.models.parser.corpus import SMALL, heads_of, treebank
 from tests.models.parser.test_gradients import check
 from tests.oracle.trees import is_projective, is_tree, trees
-from trelliswork import DependencyParser, NearlyProjectiveTree, SpanningTree, load
+from trelliswork import DependencyParser, SpanningTree, load
+from trelliswork.distributions import NearlyProjectiveTree
 from trelliswork.errors import ValueRangeError
 from trelliswork.models.parser.calibration import _cost
 from trelliswork.models.parser.data import read_arcs

@@ -5,7 +5,8 @@ import pytest
 
 from tests.models.parser.corpus import SMALL, treebank
 from tests.models.parser.test_subtrees import is_projective
-from trelliswork import DependencyParser, load, num_threads
+from trelliswork import DependencyParser, load
+from trelliswork.compute.threads import num_threads
 
 X, Y = treebank("train", 40)
 PARTIAL = [[pair if d % 3 else (None, None) for d, pair in enumerate(tree)] for tree in Y]

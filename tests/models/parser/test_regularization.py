@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 
 from tests.models.parser.corpus import SMALL, treebank
-from trelliswork import DependencyParser, num_threads
+from trelliswork import DependencyParser
+from trelliswork.compute.threads import num_threads
 from trelliswork.learning.watch import Watch
 from trelliswork.models.parser.first_order import NO_DROP, dropout
 from trelliswork.models.parser.kernels.arcs import remaining

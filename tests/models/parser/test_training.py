@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from tests.models.parser.corpus import HEADS, PARTIAL, SMALL, TAGGED, heads_of, treebank
-from trelliswork import DependencyParser, load, num_threads
+from trelliswork import DependencyParser, load
+from trelliswork.compute.threads import num_threads
 
 X, Y = treebank("train", 80)
 X_DEV, Y_DEV = treebank("test", 150)

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from trelliswork import num_threads
+from trelliswork.compute.threads import num_threads
 from trelliswork.errors import ShapeError
 from trelliswork.models.parser.kernels.updates import BLOCK
 from trelliswork.models.parser.updates import FORGET, SparseAdaGrad

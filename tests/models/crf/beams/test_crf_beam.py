@@ -7,7 +7,8 @@ import pytest
 import torch
 from numpy.testing import assert_allclose
 
-from trelliswork import CRF, Beam, bundled
+from trelliswork import CRF, bundled
+from trelliswork.distributions import Beam
 from trelliswork.errors import ApproximationWarning, ConvergenceWarning, ValueRangeError
 from trelliswork.inference.chain.beam import BeamStatistics
 

@@ -145,7 +145,7 @@ def run(wiring: Wiring, *, max_size: int | None = None, ready: Plan | None = Non
         B graphs. A `ChainFactor` costs as much as its steps; other structured factors are used as dense tables.
     max_size : int, optional
         Maximum number of entries of all clique tables together, 8 bytes each; 2^26 by default, or as many as a limit of
-        memory allows (`set_limits`).
+        memory allows (``machine.limits``).
     ready : Plan, optional
         From `plan`, for graphs of the same shape with the same variables fixed; scores may differ.
 

@@ -4,9 +4,11 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from trelliswork import CRFHead, LinearChain, TreeHead  # noqa: E402
+from trelliswork import LinearChain  # noqa: E402
 from trelliswork.errors import ShapeError, ValueRangeError  # noqa: E402
-from trelliswork.integrations.heads import (  # noqa: E402
+from trelliswork.integrations.torch import (  # noqa: E402
+    CRFHead,
+    TreeHead,
     align_labels,
     chain_from_torch_struct,
     first_subwords,
