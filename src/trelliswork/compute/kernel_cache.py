@@ -13,6 +13,7 @@ import stat
 import sys
 import tempfile
 import time
+from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -91,8 +92,20 @@ def source_hash(file: Path) -> str:
                 todo.append(path)
     digest = hashlib.sha256(numba.__version__.encode())
     for path in sorted(seen):
-        digest.update(str(path.relative_to(PACKAGE)).encode() + _source(path)[0])
+        name = path.relative_to(PACKAGE) if path.is_relative_to(PACKAGE) else path
+        digest.update(str(name).encode() + _source(path)[0])
     return digest.hexdigest()[:16]
+
+
+def _closed_over(function: Any) -> Iterator[tuple[str, str]]:
+    """Yield name and source hash of the compiled functions that a factory put into a kernel, and those within them."""
+    for cell in function.__closure__ or ():
+        part = cell.cell_contents.py_func
+        file = Path(part.__code__.co_filename)
+        code = part.__code__.co_code + repr(part.__code__.co_consts).encode()  # if it was typed in
+        source = source_hash(file.resolve()) if file.is_file() else hashlib.sha256(code).hexdigest()
+        yield f"{part.__module__}.{part.__qualname__}", source
+        yield from _closed_over(part)
 
 
 class _Locator(caching._CacheLocator):
@@ -101,7 +114,9 @@ class _Locator(caching._CacheLocator):
     def __init__(self, function: Any) -> None:
         file = Path(function.__code__.co_filename).resolve()
         name = ".".join(file.relative_to(PACKAGE).with_suffix("").parts)
-        self._path = cache_directory() / f"{name}-{source_hash(file)}"
+        parts = dict(_closed_over(function))
+        names = hashlib.sha256(repr(parts).encode()).hexdigest()[:16] if parts else ""
+        self._path = cache_directory() / "-".join(filter(None, (name, source_hash(file), names)))
         self._line = function.__code__.co_firstlineno
 
     def get_cache_path(self) -> str:
@@ -147,6 +162,10 @@ class KernelCache(caching.FunctionCache):
         rtsys.initialize(target_context)
         with self._guard_against_spurious_io_errors():
             return self._load_overload(sig, target_context)
+
+    def _index_key(self, sig: Any, codegen: Any) -> Any:
+        """Return the key of a compiled function. What a factory closed over is in the path, and has no other name."""
+        return sig, codegen.magic_tuple()
 
 
 class _Listener(event.Listener):

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator
 from importlib import import_module
 
-STRUCTURES = ("chain", "chain.beam", "factorial", "graph", "lowrank", "span", "tree", "tree.second_order")
+STRUCTURES = ("chain", "chain.beam", "factorial", "graph", "lowrank", "segment", "span", "tree", "tree.second_order")
 
 
 def tasks(structure: str) -> Iterator[tuple[str, Callable[[], object]]]:
