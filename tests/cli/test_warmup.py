@@ -29,7 +29,7 @@ def test_processes_compile_what_is_missing(tmp_path):
     assert {row["for"] for row in figures["kernels"]} <= {"lbl", "kneser-ney"}
     assert all(row["seconds"] > 0 and row["kernel"].startswith("trelliswork.") for row in figures["kernels"])
     again = run(tmp_path, "lbl", "--jobs", "1")
-    assert again.stderr.startswith("kernels ready (0 compiled, ")
+    assert "kernels ready (0 compiled, " in again.stderr  # behind its progress, on a busy machine
     assert again.stdout == ""
 
 

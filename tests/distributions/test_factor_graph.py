@@ -292,15 +292,15 @@ def test_samples():
 
 
 def test_a_hundred_thousand_factors_take_seconds():
-    start = time.perf_counter()
+    start = time.process_time()
     n = 100_000
     pairs = np.stack([np.arange(n), np.arange(1, n + 1)], axis=1)
     bulk = FactorGraph(np.full(n + 1, 2), tables=[(pairs, np.broadcast_to(AGREE, (n, 2, 2)))])
     assert_allclose(bulk.log_partition(), [np.log(2) + n * np.log(4)])
-    assert time.perf_counter() - start < 20
+    assert time.process_time() - start < 20
     listed = FactorGraph(np.full(n + 1, 2), [((v, v + 1), AGREE) for v in range(n)])
     assert_allclose(listed.log_partition(), bulk.log_partition())
-    assert time.perf_counter() - start < 40
+    assert time.process_time() - start < 40
 
 
 @pytest.mark.parametrize(

@@ -230,9 +230,9 @@ def test_conll2000_baseline(data_dir):
     best = {tag: max(of_tag, key=of_tag.__getitem__) for tag, of_tag in counts.items()}
     predicted = [[best[tag] for tag in sentence] for sentence in tags]
     known = {word for sentence in train_words for word in sentence}
-    begin = time.perf_counter()
+    begin = time.process_time()
     report = evaluate_tagging(gold, predicted, words=words, known_words=known)
-    assert time.perf_counter() - begin < 1  # about 0.1 s
+    assert time.process_time() - begin < 1  # about 0.1 s
     assert report.n_tokens == report.n_known + report.n_unknown == 47_377
     assert report.chunks.support == 23_852
     rates = [100 * x for x in (report.chunks.precision, report.chunks.recall, report.chunks.f1)]

@@ -246,9 +246,9 @@ def test_a_chain_of_many_variables_takes_little_memory():
     wiring = wire(np.full(T, S), [Tables(steps, np.arange(T - 1), pairwise)], log_unary=unary.reshape(1, -1))
     bp.run(wiring)
     tracemalloc.start()
-    start = time.perf_counter()
+    start = time.process_time()
     result = bp.run(wiring)
-    seconds = time.perf_counter() - start
+    seconds = time.process_time() - start
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     log_z, want = chain.expectations(chain.chain_potentials(unary, pairwise))

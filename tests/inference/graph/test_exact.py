@@ -188,9 +188,9 @@ def test_a_chain_of_1000_variables_is_fast():
     tables = Tables(pairs, np.zeros(T - 1, np.int64), rng.normal(size=(1, 1, S, S)))
     wiring = wire(np.full(T, S), [tables], log_unary=rng.normal(size=T * S))
     result = exact.run(wiring)
-    start = time.perf_counter()
+    start = time.process_time()
     exact.run(wiring)
-    assert time.perf_counter() - start < 2  # 0.06 s on a free core
+    assert time.process_time() - start < 2  # 0.06 s on a free core
     alpha, log_z = np.exp(wiring.log_unary[0, :S]), 0.0
     for t in range(1, T):
         alpha = alpha @ np.exp(tables.log_tables[0, 0]) * np.exp(wiring.log_unary[0, t * S : (t + 1) * S])

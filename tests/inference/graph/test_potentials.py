@@ -76,7 +76,7 @@ def test_forests_and_cycles_are_distinguished():
 
 
 def test_a_hundred_thousand_binary_factors_take_seconds():
-    start = time.perf_counter()
+    start = time.process_time()
     side = 225
     index = np.arange(side * side).reshape(side, side)
     pairs = np.concatenate(
@@ -88,7 +88,7 @@ def test_a_hundred_thousand_binary_factors_take_seconds():
     wiring = wire(np.full(side * side, 2), [tables])
     result = bp.run(wiring, tolerance=1e-6)
     assert result.converged.all()
-    assert time.perf_counter() - start < 20
+    assert time.process_time() - start < 20
 
 
 def test_graphs_without_factors_or_without_variables():

@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trelliswork.compute import threads
+from trelliswork.errors import ValueRangeError
 from trelliswork.inference.graph.engines.passing import (
     Options,
     Prepared,
@@ -26,7 +27,7 @@ from trelliswork.inference.graph.engines.passing import (
     takes_one_sweep,
 )
 from trelliswork.inference.graph.kernels import beliefs as belief_kernels
-from trelliswork.inference.graph.kernels import bounds, flooding
+from trelliswork.inference.graph.kernels import flooding, residual
 from trelliswork.inference.graph.kernels import messages as weights
 from trelliswork.inference.graph.kernels.log_space import Sweep
 from trelliswork.inference.graph.kernels.messages import (
@@ -63,8 +64,9 @@ def run(
     wiring : Wiring
     schedule : {"auto", "flooding", "sequential", "residual"}
         ``flooding`` computes all messages from the previous ones; ``sequential`` sweeps over the variables, forth and
-        back, and uses each new message at once; ``residual`` updates the messages that may change most. ``auto``
-        is one iteration of sweeps on a forest of tables without damping, and flooding elsewhere.
+        back, and uses each new message at once; ``residual`` updates the messages that may change most (in
+        log space, where something can underflow, it sweeps). ``auto`` is one iteration of sweeps on a forest of tables
+        without damping, and flooding elsewhere.
     damping : float
         Fraction of the old message in the new one, in [0, 1): helps where messages oscillate.
     tolerance : float
@@ -84,6 +86,8 @@ def run(
     An iteration takes time linear in the total size of the tables, memory linear in variables and factors.
     """
     options = check_options(schedule, damping, tolerance, max_iter)
+    if schedule == "residual" and wiring.structured:
+        raise ValueRangeError("schedule='residual' needs tables only: use 'sequential' with structured factors.")
     graph = prepare(wiring)
     if takes_one_sweep(graph, options):
         return _result(graph, pass_messages(graph, options, maximize=False))
@@ -93,7 +97,7 @@ def run(
 def _iterate(graph: Prepared, options: Options) -> Progress:
     """Iterate in probability space where nothing can underflow, in log space elsewhere."""
     B, messages = graph.wiring.n_graphs, graph.messages
-    n_iter, residual, status = np.zeros(B, np.int64), np.zeros(B), np.full(B, UNDERFLOW)
+    n_iter, change, status = np.zeros(B, np.int64), np.zeros(B), np.full(B, UNDERFLOW)
     unary = _weights_of_states(graph)
     threshold = _threshold(graph)
     # Padding and impossible states have weight zero like underflowed ones: the logarithms distinguish them.
@@ -105,13 +109,13 @@ def _iterate(graph: Prepared, options: Options) -> Progress:
         fill_uniform(graph.layout, r)
         state = Probabilities(unary, r, messages.log_q, messages.rows)
         rule = weights.Options(options.damping, options.tolerance, int(options.max_iter), threshold)
-        pairs, outcome = _pairs(graph), Outcome(n_iter, residual, status)
+        pairs, outcome = _pairs(graph), Outcome(n_iter, change, status)
         given = graph.layout, graph.data, state
         if options.schedule == "sequential":
             sweep = graph.sweep()
             threads.run(sweep_weights, graph.ranges, *given, sweep, _ahead(graph, sweep, pairs), pairs, rule, outcome)
         elif options.schedule == "residual":
-            threads.run(bounds.residual_weights, graph.ranges, *given, _buckets(graph, pairs), pairs, rule, outcome)
+            threads.run(residual.residual_weights, graph.ranges, *given, _bounds(graph, pairs), pairs, rule, outcome)
         else:
             _flood(graph, state, pairs, rule, outcome)
         with np.errstate(divide="ignore"):
@@ -122,9 +126,9 @@ def _iterate(graph: Prepared, options: Options) -> Progress:
     converged = (status == CONVERGED) | (status == IMPOSSIBLE)
     if not skip.all():
         rest = pass_messages(graph, options, maximize=False, skip=skip)
-        n_iter, residual = np.where(skip, n_iter, rest.n_iter), np.where(skip, residual, rest.residual)
+        n_iter, change = np.where(skip, n_iter, rest.n_iter), np.where(skip, change, rest.residual)
         converged = np.where(skip, converged, rest.converged)
-    return Progress(n_iter, residual, converged)
+    return Progress(n_iter, change, converged)
 
 
 def _flood(graph: Prepared, state: Probabilities, pairs: Pairs, rule: weights.Options, outcome: Outcome) -> None:
@@ -166,14 +170,12 @@ def _ahead(graph: Prepared, sweep: Sweep, pairs: Pairs) -> NDArray[np.bool_]:
     return rank[pairs.to] > rank
 
 
-def _buckets(graph: Prepared, pairs: Pairs) -> bounds.Buckets:
-    """Return scratch space of residual belief propagation."""
-    B, E = graph.wiring.n_graphs, len(graph.layout.edge_variable)
+def _bounds(graph: Prepared, pairs: Pairs) -> residual.Bounds:
+    """Return the contractions of tables, and space for the bounds of changes."""
+    E = len(graph.layout.edge_variable)
     contraction = np.ones((len(graph.data.weights), E))
-    bounds.contractions(graph.layout, graph.data, pairs, contraction)
-    links = np.empty((B, 2 * (E + bounds.LEVELS)), np.int32)
-    edges, changes = np.zeros((B, bounds.BATCH), np.int64), np.zeros((B, bounds.BATCH))
-    return bounds.Buckets(np.empty((B, E)), contraction, links, edges, changes)
+    residual.contractions(graph.layout, graph.data, pairs, contraction)
+    return residual.Bounds(np.empty((graph.wiring.n_graphs, E)), contraction)
 
 
 def _weights_of_states(graph: Prepared) -> Doubles:

@@ -11,6 +11,7 @@ from functools import partial
 
 import numpy as np
 
+from trelliswork.errors import ValueRangeError
 from trelliswork.inference.graph.engines.passing import Prepared, check_options, pass_messages, prepare
 from trelliswork.inference.graph.kernels import beliefs as belief_kernels
 from trelliswork.inference.graph.layout import unpad_states
@@ -31,8 +32,10 @@ def run(
     Parameters
     ----------
     wiring : Wiring
-    schedule, max_iter
+    schedule : {"auto", "flooding", "sequential"}
         As in `bp.run`.
+    max_iter : int
+        Maximum number of iterations.
     damping : float, optional
         Fraction of the old message in the new one; by default 0 on forests and 0.5 elsewhere, where maxima tend to
         oscillate.
@@ -46,6 +49,8 @@ def run(
         lower bound of it ("lower"). Where no possible assignment was found, -1 and -inf; on a forest there is none
         then. ``marginals`` are the max-marginals, exp(best score with this state - best score).
     """
+    if schedule == "residual":
+        raise ValueRangeError("max-product has no schedule='residual': use 'sequential' or 'flooding'.")
     graph = prepare(wiring)
     if damping is None:
         damping = 0.0 if graph.layout.is_forest else 0.5

@@ -13,7 +13,6 @@ from trelliswork.errors import ValueRangeError
 from trelliswork.inference.graph.kernels import log_space
 from trelliswork.inference.graph.kernels.log_space import Rule, Sweep
 from trelliswork.inference.graph.kernels.records import Layout, Messages, TableData, padded
-from trelliswork.inference.graph.kernels.residual import Queue, residual_round
 from trelliswork.inference.graph.layout import lay_out, pad_states, table_data
 from trelliswork.inference.graph.potentials import Doubles, Integers, Wiring
 
@@ -62,12 +61,6 @@ class Prepared:
         rank = np.empty_like(order)
         rank[order] = np.arange(len(order))
         return Sweep(order, rank)
-
-    def queue(self) -> Queue:
-        """Return scratch space of residual belief propagation."""
-        B, E = self.wiring.n_graphs, len(self.layout.edge_variable)
-        heap, place = np.zeros((B, E), np.int64), np.zeros((B, E), np.int64)
-        return Queue(np.zeros_like(self.messages.log_r), heap, place, np.zeros((B, E)))
 
     def gather(self, variables: Integers) -> None:
         """Update ``log_q`` of some variables."""
@@ -128,15 +121,11 @@ def pass_messages(
         _iterate(graph, done, np.zeros(B), Rule(0.0, -np.inf, maximize), sequential=True)
         return Progress(n_iter + 1, residual, ~converged)
     rule = Rule(damping, _floor(graph, maximize, tolerance), maximize)
-    given = graph.layout, graph.data, graph.messages, graph.queue(), rule, tolerance
     for n in range(max_iter):
         if done.all():
             break
         n_iter[~done] = n + 1
-        if schedule == "residual":
-            threads.run(residual_round, graph.ranges, *given, done, residual)
-        else:
-            _iterate(graph, done, residual, rule, sequential=schedule == "sequential")
+        _iterate(graph, done, residual, rule, sequential=schedule in ("sequential", "residual"))
         _pass_structured(graph, done, residual, rule, at_once=schedule in ("auto", "flooding"))
         converged |= ~done & (residual <= tolerance)
         done |= converged

@@ -9,10 +9,11 @@ from hypothesis import strategies as st
 from numpy.testing import assert_allclose
 
 from tests.oracle.graphs import random_graph, random_scores
-from trelliswork.inference.graph import Tables, wire
-from trelliswork.inference.graph.engines import bp
+from trelliswork.errors import ValueRangeError
+from trelliswork.inference.graph import AtMostOne, Tables, wire
+from trelliswork.inference.graph.engines import bp, max_product
 from trelliswork.inference.graph.engines.passing import prepare
-from trelliswork.inference.graph.kernels import bounds, flooding
+from trelliswork.inference.graph.kernels import flooding, residual
 from trelliswork.inference.graph.kernels import messages as weights
 
 seeds = st.integers(0, 10_000)
@@ -47,13 +48,13 @@ def test_bounds_are_not_below_the_changes(seed, zeros, damping, n_iter):
         wiring = binary_grid(4, 1.0, seed, zeros, n_graphs=2)
     graph = prepare(wiring)
     pairs = bp._pairs(graph)
-    queue = bp._buckets(graph, pairs)
+    queue = bp._bounds(graph, pairs)
     r = np.empty_like(graph.messages.log_r)
     weights.fill_uniform(graph.layout, r)
     state = weights.Probabilities(bp._weights_of_states(graph), r, graph.messages.log_q, graph.messages.rows)
     options = weights.Options(damping, 1e-6, n_iter, 0.0)
     outcome = weights.Outcome(np.zeros(2, np.int64), np.zeros(2), np.zeros(2, np.int64))
-    bounds.residual_weights(0, 2, graph.layout, graph.data, state, queue, pairs, options, outcome)
+    residual.residual_weights(0, 2, graph.layout, graph.data, state, queue, pairs, options, outcome)
     before = r.copy()
     one = weights.Outcome(np.zeros(2, np.int64), np.zeros(2), np.zeros(2, np.int64))
     scratch = np.empty_like(r)
@@ -79,7 +80,7 @@ def test_contractions_bound_the_effect_of_a_table(seed, n_rows, n_columns):
     rng = np.random.default_rng(seed)
     table = rng.normal(0, rng.choice([1e-6, 0.3, 3.0]), (n_rows, n_columns))
     graph = prepare(wire([n_rows, n_columns], [Tables(np.array([[0, 1]]), np.zeros(1, np.int64), table[None, None])]))
-    forth, back = bp._buckets(graph, bp._pairs(graph)).contraction[0]
+    forth, back = bp._bounds(graph, bp._pairs(graph)).contraction[0]
     for contraction, matrix in ((forth, table), (back, table.T)):
         assert 0 < contraction < 1
         old, new = rng.random((2, len(matrix)))
@@ -114,3 +115,11 @@ def test_residuals_converge_where_flooding_oscillates():
     result = bp.run(wiring, schedule="residual", max_iter=200)
     assert result.converged.all()
     assert result.residual[0] <= 1e-8
+
+
+def test_residuals_are_refused_where_nothing_bounds_the_changes():
+    pair = Tables(np.array([[0, 1]]), np.array([0]), np.zeros((1, 1, 2, 2)))
+    with pytest.raises(ValueRangeError, match="needs tables only"):
+        bp.run(wire([2, 2], [pair], structured=[AtMostOne([0, 1])]), schedule="residual")
+    with pytest.raises(ValueRangeError, match="max-product has no schedule"):
+        max_product.run(wire([2, 2], [pair]), schedule="residual")
