@@ -14,7 +14,6 @@ Each pass over the edges updates those whose bound is at least half of the large
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from trelliswork.compute.jit import helper, kernel
 from trelliswork.compute.simd import (
@@ -45,7 +44,7 @@ from trelliswork.inference.graph.kernels.messages import (
     weighted_rows,
     width_of,
 )
-from trelliswork.inference.graph.kernels.records import NARROW, Doubles, Integers, Layout, Pairs, TableData
+from trelliswork.inference.graph.kernels.records import NARROW, Doubles, Layout, Pairs, TableData
 
 SHARE = 0.5  # of the largest bound: edges from here on are updated; 0.25 is faster and converges less often
 TINY = 1e-300  # in place of zeros: a zero that appears or vanishes is a change of at least 1e200
