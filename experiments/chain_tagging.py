@@ -17,11 +17,11 @@ from trelliswork.data.tokenize import raw_sentences
 from trelliswork.errors import ConvergenceWarning
 from trelliswork.features.brown import BrownClusters
 from trelliswork.features.vectors import WordVectors
+from trelliswork.integrations.selection import Criterion, select
 from trelliswork.learning.report import Step
 from trelliswork.metrics.induction import evaluate_induction
 from trelliswork.metrics.tagging import evaluate_tagging
 from trelliswork.models import CRF, HMM
-from trelliswork.models.selection import Criterion, select
 
 Split = tuple[list[list[str]], list[list[str]]]  # words, tags
 RANDOM, PER_TOKEN = "random", " per token"  # ways to choose sentences

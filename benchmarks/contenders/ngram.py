@@ -22,7 +22,12 @@ from typing import Any
 from benchmarks.declarations import Params, Task
 
 TRAIN = ("ptb-lm/ptb.train.txt", "wikitext-2/wiki.train.tokens")
-_WRITE = "import sys; from trelliswork.models import KneserNey; KneserNey(5).fit(sys.argv[1]).to_arpa(sys.argv[2])"
+_WRITE = """
+import sys
+from trelliswork.integrations.convert.arpa import write_arpa
+from trelliswork.models import KneserNey
+write_arpa(KneserNey(5).fit(sys.argv[1]), sys.argv[2])
+"""
 
 
 def _lines(name: str) -> list[str]:

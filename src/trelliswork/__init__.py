@@ -15,10 +15,11 @@ _MODULES = {
     # estimators: sentences in, predictions out
     "trelliswork.models": (
         "CRF DependencyParser Estimator FactorialCRF HMM HMMLanguageModel KneserNey MRFLanguageModel MRFTagger "
-        "PCFG convert load"
+        "PCFG load"
     ),
     "trelliswork.models.calibration": "calibrate",
-    "trelliswork.models.selection": "select",
+    "trelliswork.integrations.convert": "convert",
+    "trelliswork.integrations.selection": "select",
     # distributions: scores in, answers to queries out
     "trelliswork.distributions": (
         "Distribution FactorGraph GrammarTree LinearChain ProjectiveTree SpanTree SpanningTree"
@@ -62,6 +63,8 @@ if TYPE_CHECKING:
     from trelliswork.features.brown import BrownClusters as BrownClusters
     from trelliswork.features.lexicon import Lexicon as Lexicon
     from trelliswork.features.vectors import WordVectors as WordVectors
+    from trelliswork.integrations.convert import convert as convert
+    from trelliswork.integrations.selection import select as select
     from trelliswork.models import CRF as CRF
     from trelliswork.models import HMM as HMM
     from trelliswork.models import PCFG as PCFG
@@ -72,10 +75,8 @@ if TYPE_CHECKING:
     from trelliswork.models import KneserNey as KneserNey
     from trelliswork.models import MRFLanguageModel as MRFLanguageModel
     from trelliswork.models import MRFTagger as MRFTagger
-    from trelliswork.models import convert as convert
     from trelliswork.models import load as load
     from trelliswork.models.calibration import calibrate as calibrate
-    from trelliswork.models.selection import select as select
 
 
 def __getattr__(name: str) -> object:

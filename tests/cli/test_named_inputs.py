@@ -11,6 +11,7 @@ from tests.commands import COMMAND, run
 from trelliswork import HMM, KneserNey, bundled
 from trelliswork.cli.inputs import PARTS
 from trelliswork.cli.train import COMMANDS
+from trelliswork.integrations.convert.arpa import write_arpa
 
 COLUMNS = "the DT B-NP\ndog NN I-NP\nruns VBZ B-VP\n\n"
 
@@ -140,7 +141,7 @@ def test_out_is_replaced_with_force_only(command, folder):
 
     model = KneserNey(order=2).fit([["a", "b"], ["b", "a"]])
     model.save(folder / "ngrams")
-    model.to_arpa(folder / "ngrams.arpa")
+    write_arpa(model, folder / "ngrams.arpa")
     assert run(*command, cwd=folder).returncode == 0
     before = content()
     done = run(*command, cwd=folder)

@@ -46,13 +46,12 @@ class Layout(NamedTuple):
         return rf"{self.arrays}-[0-9a-f]{{16}}\.safetensors"
 
 
-MODEL = Layout("a model", "model.json", "weights", "train again", 3)
-MOMENTS = Layout("moments", "moments.json", "moments", "count again with 'trelliswork data count'", 2)
+MODEL = Layout("a model", "model.json", "weights", "train again", 1)
+MOMENTS = Layout("moments", "moments.json", "moments", "count again with 'trelliswork data count'", 1)
 HEAD = b'{"checksum": "'  # first bytes of a description; then the checksum of what follows `", `
 TRIES = 20  # to read a directory that others replace at the same time
 WAIT = 60.0  # seconds for another process that saves to the same directory
 PIECE = 1 << 26  # bytes of an array that are written at a time
-LARGE = 1 << 25  # bytes of a file of arrays from which loading compares a digest, which is faster than the checksum
 SPACE = 1 << 20  # free bytes needed to save anything
 
 
@@ -70,8 +69,6 @@ def save_model(
     name = f"{layout.arrays}-{checksum[:16]}.safetensors"
     head = {"kind": kind, "format": layout.format, "trelliswork": __version__, **description}
     head["files"] = {name: {"bytes": size, "checksum": checksum}}
-    if size >= LARGE:
-        head["files"][name]["digest"] = digest(chunks)
     is_new = False
     try:
         if not folder.is_dir():
@@ -160,7 +157,7 @@ def load_model(
 ) -> tuple[dict[str, Any], Arrays]:
     """Read the description and the arrays of a directory; ``kind``, if given, must be the kind of the model.
 
-    The checksums of both files, or the digest of a large one, are compared unless ``verify`` is false. With ``mapped``
+    The checksums of both files are compared unless ``verify`` is false. With ``mapped``
     the arrays are pages of the file, which processes share until one of them changes a page; the change is its own.
     If ``mapped`` names a copy of the file of arrays that has its checksum, they are pages of the copy.
     """
@@ -171,14 +168,14 @@ def load_model(
     for _ in range(TRIES):
         version = _version(description_file)
         description = read_description(path, kind, layout=layout, verify=verify)
-        name, checks = _arrays_of(description, layout)
+        name, checksum = _arrays_of(description, layout)
         file = Path(path) / name
         try:
             if isinstance(mapped, str):
                 with suppress(OSError, ValueError):  # no copy, or an empty one
-                    if checks and _is_whole(Path(mapped), checks):
+                    if _is_whole(Path(mapped), checksum):
                         return description, map_arrays(Path(mapped))
-            if verify and not _is_whole(file, checks):
+            if verify and not _is_whole(file, checksum):
                 raise DataError(f"{file}: damaged: its checksum is wrong. Copy it again, or {layout.remedy}.")
             return description, map_arrays(file) if mapped is True else load_file(file)
         except FileNotFoundError:
@@ -293,63 +290,32 @@ def _pieces(chunks: Iterable[bytes | memoryview]) -> Iterator[bytes | memoryview
 
 
 def _checksum(*chunks: bytes | memoryview) -> str:
-    digest = hashlib.sha256()
+    digest = _hash()
     for piece in _pieces(chunks):
         digest.update(piece)
     return digest.hexdigest()
 
 
-def _arrays_of(description: dict[str, Any], layout: Layout) -> tuple[str, dict[str, Any]]:
-    """Return the name of the file of arrays, and its checksum and digest."""
+def _arrays_of(description: dict[str, Any], layout: Layout) -> tuple[str, str]:
+    """Return the name of the file of arrays, and its checksum."""
     try:
         ((name, entry),) = description["files"].items()
-        checks = {"checksum": entry["checksum"], "digest": entry.get("digest")}
+        checksum = entry["checksum"]
     except (KeyError, TypeError, ValueError, AttributeError):
-        name, checks = "", {}
-    if re.fullmatch(layout.arrays_pattern, name) is None or not isinstance(checks["checksum"], str):
+        name, checksum = "", None
+    if re.fullmatch(layout.arrays_pattern, name) is None or not isinstance(checksum, str):
         raise DataError(f"{layout.description} names no file of arrays: {layout.remedy}.")
-    return name, checks
+    return name, checksum
 
 
-def _is_whole(file: Path, checks: dict[str, Any]) -> bool:
-    """Return whether a file has its digest, or its checksum if it has no digest."""
+def _is_whole(file: Path, checksum: str) -> bool:
+    """Return whether a file has its checksum."""
     with file.open("rb") as stream:
-        if checks["digest"] is None:
-            return bool(hashlib.file_digest(stream, "sha256").hexdigest() == checks["checksum"])
-        pages = mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ)
-    return bool(digest([memoryview(pages)]) == checks["digest"])
+        return hashlib.file_digest(stream, _hash).hexdigest() == checksum
 
 
-def digest(chunks: Chunks) -> str:
-    """Return a digest of the bytes of chunks, one after another, at the speed of memory; not for use against attackers.
-
-    The blocks of 64 bytes are mixed in eight lanes (`data.kernels.digest`), the last one filled up with zeros.
-    """
-    from trelliswork.data.kernels.digest import LANES, mix
-
-    lanes, left, size = np.arange(1, LANES + 1, dtype=np.uint64), b"", 0
-    for piece in _pieces(chunks):
-        size += len(piece)
-        at = 0
-        if left:
-            at = min(8 * LANES - len(left), len(piece))
-            left += bytes(piece[:at])
-            if len(left) < 8 * LANES:
-                continue
-            mix(_blocks(left), lanes)
-        end = at + (len(piece) - at) // (8 * LANES) * (8 * LANES)
-        mix(_blocks(memoryview(piece)[at:end]), lanes)
-        left = bytes(piece[end:])
-    mix(_blocks(left + bytes(-len(left) % (8 * LANES))), lanes)
-    return _checksum(lanes.tobytes() + size.to_bytes(8, "little"))[:32]
-
-
-def _blocks(content: bytes | memoryview) -> NDArray[np.uint64]:
-    """Return blocks of 64 bytes as numbers, which cannot be changed; a copy if they are not aligned."""
-    values = np.frombuffer(content, "<u8").astype(np.uint64, copy=False).reshape(-1, 8)
-    values = values if values.flags.aligned else values.copy()
-    values.flags.writeable = False
-    return values
+def _hash() -> Any:
+    return hashlib.blake2b(digest_size=32)
 
 
 def _version(file: Path) -> tuple[int, int] | None:

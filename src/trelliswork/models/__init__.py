@@ -12,7 +12,6 @@ if TYPE_CHECKING:
     from trelliswork.models.base import Estimator
     from trelliswork.models.baselines.kneser_ney import KneserNey
     from trelliswork.models.baselines.log_bilinear import LogBilinear
-    from trelliswork.models.conversion import convert
     from trelliswork.models.crf import CRF
     from trelliswork.models.factorial import FactorialCRF
     from trelliswork.models.hmm import HMM
@@ -38,7 +37,6 @@ FAMILIES = (
 )
 _HOMES = {name: f"{__name__}.{module}" for name, _, module in FAMILIES} | {
     "Estimator": f"{__name__}.base",
-    "convert": f"{__name__}.conversion",
     "LanguageModel": f"{__name__}.tasks",
     "Tagger": f"{__name__}.tasks",
     "TreeParser": f"{__name__}.tasks",
@@ -60,7 +58,6 @@ __all__ = [
     "MRFTagger",
     "Tagger",
     "TreeParser",
-    "convert",
     "estimator_class",
     "load",
 ]

@@ -182,7 +182,6 @@ def _moments() -> object:
 
     from trelliswork.data.ids import tokenized_block
     from trelliswork.data.moments import count_moments
-    from trelliswork.data.storage import digest
     from trelliswork.data.text import Lines
     from trelliswork.models.baselines.kneser_ney import KneserNey
 
@@ -190,7 +189,6 @@ def _moments() -> object:
     model = KneserNey(2).fit(X)
     plain, arrays = model._state()  # arrays of a fitted model cannot be changed, those of a loaded one can
     loaded = KneserNey._from_state(plain, {name: array.copy() for name, array in arrays.items()})
-    digest([bytes(64)])
     loaded.score(Lines(" ".join(x) for x in X))  # a stream of sentences
     return count_moments(X * 9, 2, memory_limit=1), model.log_evidence(X), loaded.score(X)
 

@@ -35,12 +35,14 @@ def convert(
 
     Example: trelliswork convert chunker.crfsuite --out chunker
     """
-    from trelliswork.models import convert as converted
+    from trelliswork.integrations.convert import convert as converted
 
     if out.endswith(ARPA):
+        from trelliswork.integrations.convert.arpa import write_arpa
+
         check_out_file(out, force=force)
         fitted = _ngrams(model)
-        fitted.to_arpa(out)
+        write_arpa(fitted, out)
     else:
         if Path(model).is_dir():
             raise DataError(f"{model}: a directory. Only n-gram models are written for others: give --out FILE.arpa.")
@@ -56,8 +58,8 @@ def convert(
 
 def _ngrams(path: str) -> Any:
     """Return an n-gram model, of a directory or of an ARPA file."""
+    from trelliswork.integrations.convert import convert as converted
     from trelliswork.models import KneserNey, load
-    from trelliswork.models import convert as converted
 
     fitted = load(path) if Path(path).is_dir() else converted(path)
     if not isinstance(fitted, KneserNey):

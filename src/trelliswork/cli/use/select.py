@@ -56,7 +56,7 @@ def select(
     Example: trelliswork select tagger pool.conllu -n 100 --by expected-gain --labeled train.conllu
     """
     from trelliswork.data import Corpus
-    from trelliswork.models.selection import select as choose
+    from trelliswork.integrations.selection import select as choose
     from trelliswork.models.tasks import TreeParser
 
     fitted = load_for(model, "predict_marginals", "give probabilities of tokens: expected a tagger or a parser")

@@ -12,14 +12,11 @@ order come from the numbers :math:`n_j` of n-grams with count j: :math:`Y = n_1 
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import Annotated, Any, ClassVar, Self
+from typing import Annotated, Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-from trelliswork.data.files import Readable, source_name
-from trelliswork.data.foreign.arpa import ArpaOrder, read_arpa, write_arpa
 from trelliswork.data.ids import Source, stream_ids, word_index
 from trelliswork.data.text import Lines
 from trelliswork.data.vocabulary import UNKNOWN, Vocabulary
@@ -33,6 +30,18 @@ from trelliswork.models.baselines.sentences import Sentence, SentenceScorer
 from trelliswork.models.parameters import TRAINING, MaxWords, MinCount, Parameter, Strict
 
 _LISTS = {list, tuple}
+
+
+class ListedOrder(NamedTuple):
+    """The n-grams of one order m, sorted by ``keys``; logarithms are natural.
+
+    ``keys`` (n,) are ``prefix * C + word``: the prefix is the index of the first m - 1 words in the order below. Order
+    1 lists all C words: item 0 is ``</s>`` as an event, ``<s>`` as a context.
+    """
+
+    keys: NDArray[np.int64]
+    log_p: NDArray[np.float64]
+    log_rest: NDArray[np.float64]  # weight of the order below after these words; 0 in the highest order
 
 
 class KneserNey(LeftToRight):
@@ -49,7 +58,7 @@ class KneserNey(LeftToRight):
     counting beside that of the words, however long the text is; scoring needs 4 to 12 bytes per n-gram,
     which may be pages of the model's file (``load(path, mapped=True)``).
 
-    A model that was read from an ARPA file has the probabilities and back-off weights of that file.
+    A model converted from an ARPA file has the probabilities and back-off weights of that file.
 
     Examples
     --------
@@ -160,34 +169,26 @@ class KneserNey(LeftToRight):
         return super().token_log_probs(sentence) if log_p is None else log_p
 
     @classmethod
-    def from_arpa(cls, path: Readable) -> Self:
-        """Read an n-gram model from an ARPA file, plain or gzip, as KenLM and SRILM write it.
+    def from_orders(cls, words: list[str], orders: list[ListedOrder], source: str) -> Self:
+        """Return a model with these probabilities and back-off weights, whatever smoothing they come from.
 
-        Its probabilities and back-off weights are kept as they are, whatever smoothing they come from. Unlisted words
-        are an error unless the file lists ``<unk>``.
+        Item 0 of the words is ``<s>``. Other words are an error unless ``<unk>`` is listed.
         """
-        words, orders = read_arpa(path)
         self = cls(len(orders), strict=UNKNOWN not in words)
         vocabulary = Vocabulary(words, unknown=UNKNOWN if UNKNOWN in words else None)
-        self._set(_listed_tables(orders), vocabulary)
-        self.report_ = FitReport(True, f"read from {source_name(path)}", float("nan"))
+        numbers = [[np.exp(order.log_p) for order in orders], [np.exp(order.log_rest) for order in orders]]
+        self._set(CompactTables.listed([order.keys for order in orders], *numbers), vocabulary)
+        self.report_ = FitReport(True, f"read from {source}", float("nan"))
         return self
-
-    def to_arpa(self, path: str | Path) -> None:
-        """Write the model to an ARPA file, which KenLM and SRILM read; gzip if the name ends in ``.gz``.
-
-        Probabilities are interpolated ones, so that back-off gives the same numbers as interpolation.
-        """
-        self._check_fitted()
-        write_arpa(path, [*self.vocabulary_], self._listed())
 
     def _description(self) -> Description:
         facts = {"order": self.order, "words": len(self.vocabulary_) - 1, "ngrams": self.n_ngrams()}
         smoothing = "Kneser-Ney" if self._tables.interpolated else "Back-off"
         return Description(f"{smoothing} language model of order {self.order}", facts)
 
-    def _listed(self) -> list[ArpaOrder]:
-        """Return the probability of every n-gram, and the weight of the order below after it."""
+    def orders(self) -> list[ListedOrder]:
+        """Return the interpolated probability of every n-gram, and the weight of the order below after it."""
+        self._check_fitted()
         C, orders = len(self.vocabulary_), []
         p, below = np.empty(0), np.empty(0)
         table = ends = np.empty(0, np.int64)  # index of each n-gram of the order before, without its first word
@@ -200,7 +201,7 @@ class KneserNey(LeftToRight):
                 assert (ends >= 0).all() or not self._tables.interpolated
                 p = below[prefix] * p[ends] + share if self._tables.interpolated else share
             with np.errstate(divide="ignore"):
-                orders.append(ArpaOrder(keys, np.log(p), np.log(rest)))
+                orders.append(ListedOrder(keys, np.log(p), np.log(rest)))
             table, below = keys, rest
         return orders
 
@@ -234,8 +235,3 @@ class KneserNey(LeftToRight):
         reason = "all n-grams counted" if tables.interpolated else "read from an ARPA file"
         self.report_ = FitReport(True, reason, float("nan"))
         return self
-
-
-def _listed_tables(orders: list[ArpaOrder]) -> CompactTables:
-    numbers = [[np.exp(order.log_p) for order in orders], [np.exp(order.log_rest) for order in orders]]
-    return CompactTables.listed([order.keys for order in orders], *numbers)

@@ -8,7 +8,7 @@ import pytest
 import trelliswork as t
 from tests.models.fitted import PAIRS, WORDS, fitted
 from trelliswork.errors import ValueRangeError
-from trelliswork.models.selection import Halved, _greedy, token_values
+from trelliswork.integrations.selection import Halved, _greedy, token_values
 
 
 def test_values_of_tokens_by_hand():

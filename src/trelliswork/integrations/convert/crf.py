@@ -9,11 +9,11 @@ import numpy as np
 
 from trelliswork.data import Vocabulary
 from trelliswork.data.files import shorten
-from trelliswork.data.foreign.crf_models import ForeignCRF, Weights
 from trelliswork.errors import DataError
 from trelliswork.features.feature_map import FeatureMap
 from trelliswork.features.spelled import Macro, Pattern, SpelledExtractor, python_expression
 from trelliswork.features.templates import parse_template
+from trelliswork.integrations.convert.crf_models import ForeignCRF, Weights
 from trelliswork.models.crf.layout import FeatureLayout
 from trelliswork.models.crf.learned import Learned
 

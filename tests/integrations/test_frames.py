@@ -6,8 +6,8 @@ import pytest
 
 pd = pytest.importorskip("pandas", reason="pandas is not installed: pip install 'trelliswork[pandas]'")
 
-from trelliswork.data.foreign.frames import from_frame, to_frame  # noqa: E402
 from trelliswork.errors import DataError, ShapeError  # noqa: E402
+from trelliswork.integrations.frames import from_frame, to_frame  # noqa: E402
 
 X, Y = [["Dogs", "bark"], ["Yes"]], [["NNS", None], ["UH"]]
 PAIRS = [[("Dogs", "NNS"), ("bark", "VBP")], [("Yes", "UH")]]

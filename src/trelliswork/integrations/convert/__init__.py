@@ -12,7 +12,7 @@ from trelliswork.data.files import GZIP, shorten
 from trelliswork.errors import DataError, ValueRangeError
 
 if TYPE_CHECKING:
-    from trelliswork.data.foreign.crf_models import ForeignCRF
+    from trelliswork.integrations.convert.crf_models import ForeignCRF
     from trelliswork.models.base import Estimator
 
 KINDS = "a model of CRFsuite (binary), CRF++ (text, from crf_learn -t) or Wapiti, or an ARPA file"
@@ -60,7 +60,7 @@ def convert(
     [['#0', '#1', '#0']]
     """
     if not isinstance(source, str | os.PathLike):
-        from trelliswork.models.hmm.converted import converted_hmm
+        from trelliswork.integrations.convert.hmm import converted_hmm
 
         return converted_hmm(source, words=words, labels=labels)
     if words is not None or labels is not None:
@@ -68,11 +68,11 @@ def convert(
     path = Path(source)
     read = _reader(path, encoding)
     if read is None:
-        from trelliswork.models.baselines.kneser_ney import KneserNey
+        from trelliswork.integrations.convert.arpa import read_arpa
 
-        return KneserNey.from_arpa(path)
+        return read_arpa(path)
+    from trelliswork.integrations.convert.crf import converted
     from trelliswork.models.crf import CRF
-    from trelliswork.models.crf.converted import converted
 
     model = read()
     learned, layout = converted(model)
@@ -83,7 +83,7 @@ def convert(
 
 def _reader(path: Path, encoding: str) -> Callable[[], ForeignCRF] | None:
     """Return the function that reads a file, ``None`` for an ARPA file."""
-    from trelliswork.data.foreign import crf_models as kinds
+    from trelliswork.integrations.convert import crf_models as kinds
 
     start = _start(path)
     if start.startswith(kinds.CRFSUITE):

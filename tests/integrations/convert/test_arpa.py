@@ -11,8 +11,8 @@ from numpy.testing import assert_allclose
 
 from tests.commands import run
 from trelliswork.data import bundled
-from trelliswork.data.foreign.arpa import read_arpa
 from trelliswork.errors import DataError
+from trelliswork.integrations.convert.arpa import read_arpa, read_orders, write_arpa
 from trelliswork.models import KneserNey, load
 
 BACK_OFF = """Comments are allowed before the data.
@@ -76,7 +76,7 @@ def reference(path, order):
 
 
 def test_a_back_off_model_scores_as_its_file_says(tmp_path):
-    model = KneserNey.from_arpa(write(tmp_path / "lm.arpa"))
+    model = read_arpa(write(tmp_path / "lm.arpa"))
     assert model.order == 3
     assert model.n_ngrams() == [4, 4, 2]
     assert_allclose(log10(model, "a b"), -0.3 - 0.1 - 3, rtol=1e-12)  # all listed, although below the lower order
@@ -88,11 +88,11 @@ def test_a_back_off_model_scores_as_its_file_says(tmp_path):
 
 
 def test_a_model_from_a_file_is_saved_and_written_as_it_was_read(tmp_path):
-    model = KneserNey.from_arpa(write(tmp_path / "lm.arpa"))
+    model = read_arpa(write(tmp_path / "lm.arpa"))
     model.save(tmp_path / "model")
     again = load(tmp_path / "model")
-    again.to_arpa(tmp_path / "again.arpa.gz")
-    third = KneserNey.from_arpa(tmp_path / "again.arpa.gz")
+    write_arpa(again, tmp_path / "again.arpa.gz")
+    third = read_arpa(tmp_path / "again.arpa.gz")
     text = [["a", "b", "a"], ["b"], ["zzz"], []]
     assert_allclose(again.log_evidence(text), model.log_evidence(text), rtol=0, atol=0)
     assert_allclose(third.log_evidence(text), model.log_evidence(text), rtol=1e-8)
@@ -109,8 +109,8 @@ def test_a_model_from_a_file_is_saved_and_written_as_it_was_read(tmp_path):
 def test_written_files_mean_the_same_by_the_definition_of_back_off(tmp_path_factory, text, order, strict):
     path = tmp_path_factory.mktemp("arpa") / ("lm.arpa.gz" if strict else "lm.arpa")
     model = KneserNey(order, strict=strict).fit(text)
-    model.to_arpa(path)
-    score, again = reference(path, order), KneserNey.from_arpa(path)
+    write_arpa(model, path)
+    score, again = reference(path, order), read_arpa(path)
     more = [*text, ["d", "a"], ["a"] * 5] if not strict else text
     expected = model.log_evidence(more)
     assert_allclose([score(words) * math.log(10) for words in more], expected, rtol=1e-7)
@@ -140,14 +140,14 @@ def test_written_files_mean_the_same_by_the_definition_of_back_off(tmp_path_fact
 def test_damaged_files_are_errors_that_name_the_line(tmp_path, old, new, message):
     path = write(tmp_path / "lm.arpa", BACK_OFF.replace(old, new, 1))
     with pytest.raises(DataError, match=message):
-        read_arpa(path)
+        read_orders(path)
 
 
 def test_words_that_do_not_fit_and_places_that_cannot_be_written(tmp_path):
     with pytest.raises(DataError, match="does not fit into an ARPA file"):
-        KneserNey(1, strict=True).fit([["a b", "c"]]).to_arpa(tmp_path / "lm.arpa")
+        write_arpa(KneserNey(1, strict=True).fit([["a b", "c"]]), tmp_path / "lm.arpa")
     with pytest.raises(DataError, match="expected a file"):
-        KneserNey(1).fit([["a", "c"]]).to_arpa(tmp_path)
+        write_arpa(KneserNey(1).fit([["a", "c"]]), tmp_path)
     assert list(tmp_path.iterdir()) == []
 
 
@@ -165,7 +165,7 @@ def texts():
 def test_kenlm_scores_our_files_as_we_do(kenlm, texts, tmp_path, order, name):
     train, dev = texts
     model = KneserNey(order, min_count=2).fit(train)
-    model.to_arpa(tmp_path / name)
+    write_arpa(model, tmp_path / name)
     theirs = kenlm.Model(str(tmp_path / name))
     assert theirs.order == order
     expected = np.array([sum(p for p, _, _ in theirs.full_scores(" ".join(words))) for words in dev])
@@ -174,14 +174,14 @@ def test_kenlm_scores_our_files_as_we_do(kenlm, texts, tmp_path, order, name):
 
 def test_we_score_files_as_kenlm_does(kenlm, tmp_path):
     path = write(tmp_path / "lm.arpa", BACK_OFF.partition("\n\n")[2])  # KenLM reads no comments
-    theirs, model = kenlm.Model(str(path)), KneserNey.from_arpa(path)
+    theirs, model = kenlm.Model(str(path)), read_arpa(path)
     for words in ("a b", "b a b", "zzz a", "", "a a a b b"):
         assert_allclose(log10(model, words), sum(p for p, _, _ in theirs.full_scores(words)), atol=1e-5)
 
 
 def test_score_prints_the_perplexity_of_kenlm(kenlm, texts, tmp_path):
     train, dev = texts
-    KneserNey(3, min_count=2).fit(train).to_arpa(tmp_path / "lm.arpa")
+    write_arpa(KneserNey(3, min_count=2).fit(train), tmp_path / "lm.arpa")
     (tmp_path / "dev.txt").write_text("".join(" ".join(words) + "\n" for words in dev[:200]))
     assert run("convert", tmp_path / "lm.arpa", "--out", tmp_path / "model").returncode == 0
     done = run("score", tmp_path / "model", tmp_path / "dev.txt")

@@ -5,9 +5,9 @@ import pytest
 spacy = pytest.importorskip("spacy", reason="spaCy is not installed: pip install 'trelliswork[spacy]'")
 
 from tests.models.fitted import TRAIN  # noqa: E402
-from trelliswork.data.foreign.docs import from_docs, read_docbin, to_docs, write_docbin  # noqa: E402
 from trelliswork.data.tokenize import TokenizedText  # noqa: E402
 from trelliswork.errors import DataError  # noqa: E402
+from trelliswork.integrations.docs import from_docs, read_docbin, to_docs, write_docbin  # noqa: E402
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 WORDS = [list(s.words) for s in TRAIN]

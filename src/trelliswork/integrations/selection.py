@@ -7,8 +7,8 @@ sentence already:
 
 .. math:: gain(s) = \sum_{t \in s} v_t\, 2^{-c(w_t)}
 
-The expected gain of a sentence is what its labels tell about the rest of the pool (`trelliswork.models.information`),
-given the labels that there are and the sentences that are chosen already.
+The expected gain of a sentence is what its labels tell about the rest of the pool
+(`trelliswork.integrations.information`), given the labels that there are and the sentences that are chosen already.
 
 Gains only fall, so that the greedy choice needs few evaluations (Minoux, 1978).
 """
@@ -25,7 +25,7 @@ from trelliswork.compute.checks import check_count
 from trelliswork.data import AttributeCorpus, Corpus
 from trelliswork.errors import DataError, ValueRangeError
 from trelliswork.inference import chain
-from trelliswork.models.information import Gains, variances
+from trelliswork.integrations.information import Gains, variances
 from trelliswork.models.tasks import LayeredTagger, Tagger, TreeParser
 
 Criterion = Literal["entropy", "margin", "expected-gain"]

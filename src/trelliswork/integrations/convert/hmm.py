@@ -21,7 +21,7 @@ Doubles = NDArray[np.float64]
 
 
 def converted_hmm(source: Any, *, words: Sequence[Any] | None, labels: Sequence[str] | None) -> HMM:
-    """Return an HMM of hmmlearn or pomegranate as ours; `models.convert` has the parameters."""
+    """Return an HMM of hmmlearn or pomegranate as ours; `convert` has the parameters."""
     if hasattr(source, "emissionprob_") or type(source).__name__ == "CategoricalHMM":
         start, transition, end, emission = _hmmlearn(source)
         tool = "hmmlearn"

@@ -11,7 +11,6 @@ import io
 import math
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import cast
 
@@ -21,6 +20,7 @@ from numpy.typing import NDArray
 from trelliswork.data.files import Readable, open_text, replacing, shorten, source_name, sync
 from trelliswork.data.vocabulary import END, START, UNKNOWN
 from trelliswork.errors import DataError
+from trelliswork.models.baselines.kneser_ney import KneserNey, ListedOrder
 
 LOG_10 = math.log(10.0)
 ZERO = -99.0  # log10 of an impossible event, as SRILM writes it
@@ -29,21 +29,13 @@ _SECTION = re.compile(r"\\(\d+)-grams:")
 _OTHER_UNKNOWN = "<UNK>"  # in files of some tools
 
 
-@dataclass
-class ArpaOrder:
-    """The n-grams of one order m, sorted by ``keys``.
-
-    ``keys`` (n,) are ``prefix * C + word``: the prefix is the index of the first m - 1 words in the order below. Order
-    1 lists all C words: item 0 is ``</s>`` as an event, ``<s>`` as a context. Logarithms are natural.
-    """
-
-    keys: NDArray[np.int64]
-    log_p: NDArray[np.float64]
-    log_rest: NDArray[np.float64]  # weight of the order below after these words; 0 in the highest order
+def read_arpa(path: Readable) -> KneserNey:
+    """Return the n-gram model of an ARPA file, plain or gzip, with the probabilities of the file."""
+    return KneserNey.from_orders(*read_orders(path), source_name(path))
 
 
-def read_arpa(path: Readable) -> tuple[list[str], list[ArpaOrder]]:
-    """Read an ARPA file.
+def read_orders(path: Readable) -> tuple[list[str], list[ListedOrder]]:
+    """Return the words and n-grams of an ARPA file.
 
     Parameters
     ----------
@@ -54,7 +46,7 @@ def read_arpa(path: Readable) -> tuple[list[str], list[ArpaOrder]]:
     -------
     words : list of str
         Item 0 is ``<s>``, the others are in the order of the file; ``<UNK>`` is read as ``<unk>``.
-    orders : list of ArpaOrder
+    orders : list of ListedOrder
         The n-grams of orders 1, 2, ...
 
     Raises
@@ -74,7 +66,7 @@ class _Reader:
         self._lines = enumerate(lines, start=1)
         self._source, self._number = source, 0
 
-    def read(self) -> tuple[list[str], list[ArpaOrder]]:
+    def read(self) -> tuple[list[str], list[ListedOrder]]:
         line = self._next()
         while line is not None and line != "\\data\\":
             line = self._next()  # text before the header is a comment
@@ -84,7 +76,7 @@ class _Reader:
             )
         sizes, line = self._sizes()
         words, ids = [START], {START: 0, END: 0}
-        orders: list[ArpaOrder] = []
+        orders: list[ListedOrder] = []
         for m, size in enumerate(sizes, start=1):
             title = _SECTION.fullmatch(line or "")
             if title is None or int(title[1]) != m:
@@ -119,8 +111,8 @@ class _Reader:
         return sizes, line
 
     def _order(
-        self, m: int, size: int, highest: bool, words: list[str], ids: dict[str, int], below: Sequence[ArpaOrder]
-    ) -> tuple[ArpaOrder, str | None]:
+        self, m: int, size: int, highest: bool, words: list[str], ids: dict[str, int], below: Sequence[ListedOrder]
+    ) -> tuple[ListedOrder, str | None]:
         """Return the n-grams of order m, and the line after them."""
         values: list[tuple[float, float]] = []
         grams: list[int] = []
@@ -164,7 +156,7 @@ class _Reader:
         by_key = np.argsort(keys, kind="stable")
         if (np.diff(keys[by_key]) == 0).any():
             raise self._error(f"one of the {m}-grams occurs twice")
-        return ArpaOrder(keys[by_key], log_p[by_key], log_rest[by_key]), line
+        return ListedOrder(keys[by_key], log_p[by_key], log_rest[by_key]), line
 
     def _word(self, word: str, words: list[str], ids: dict[str, int], grams: list[int]) -> None:
         """Number the word of a unigram: -1 for ``<s>``, whose probability means nothing."""
@@ -182,17 +174,17 @@ class _Reader:
 
     def _words(
         self, ids: NDArray[np.int64], log_p: NDArray[np.float64], log_rest: NDArray[np.float64], C: int
-    ) -> ArpaOrder:
+    ) -> ListedOrder:
         """Return the unigrams by word: 0 has the probability of ``</s>`` and the weight of ``<s>``."""
         if not (ids == 0).any():
             raise self._error(f"expected a 1-gram {END}, got none: every sentence would be impossible")
-        order = ArpaOrder(np.arange(C), np.full(C, -np.inf), np.zeros(C))
+        order = ListedOrder(np.arange(C), np.full(C, -np.inf), np.zeros(C))
         order.log_p[ids[ids >= 0]] = log_p[ids >= 0]
         order.log_rest[ids[ids > 0]] = log_rest[ids > 0]
         order.log_rest[0] = log_rest[ids < 0].sum()  # none if <s> is not listed
         return order
 
-    def _prefixes(self, rows: NDArray[np.int64], below: Sequence[ArpaOrder], C: int, start: int) -> NDArray[np.int64]:
+    def _prefixes(self, rows: NDArray[np.int64], below: Sequence[ListedOrder], C: int, start: int) -> NDArray[np.int64]:
         """Return the index of the first words of each n-gram in the order below."""
         at = rows[:, 0]
         for k, order in enumerate(below[1:], start=1):
@@ -207,12 +199,14 @@ class _Reader:
         return at
 
 
-def write_arpa(path: str | Path, words: Sequence[str], orders: Sequence[ArpaOrder]) -> None:
-    """Write an ARPA file, as `read_arpa` returns it; gzip if the name ends in ``.gz``.
+def write_arpa(model: KneserNey, path: str | Path) -> None:
+    """Write a model to an ARPA file, which KenLM and SRILM read; gzip if the name ends in ``.gz``.
 
-    The file is written completely or not at all. A n-gram of probability 0 has log10 p = -99. DataError if a word has
-    white space, or the file cannot be written.
+    Probabilities are interpolated ones, so that back-off gives the same numbers as interpolation; log10 of probability
+    0 is -99. The file is written completely or not at all. DataError if a word has white space, or the file cannot be
+    written.
     """
+    words, orders = [*model.vocabulary_], model.orders()
     for word in words:
         if len(word.split()) != 1 or word in (END, "\\end\\") or not word.isprintable():
             raise DataError(f"{path}: the word {shorten(word)} does not fit into an ARPA file.")
@@ -234,7 +228,7 @@ def write_arpa(path: str | Path, words: Sequence[str], orders: Sequence[ArpaOrde
                 sync(raw)
 
 
-def _lines(words: Sequence[str], orders: Sequence[ArpaOrder]) -> Iterator[str]:
+def _lines(words: Sequence[str], orders: Sequence[ListedOrder]) -> Iterator[str]:
     """Yield the lines of a file with their ends."""
     C, highest = len(words), len(orders)
     has_words = orders[0].log_p > -np.inf  # of probability 0: only those that are contexts

@@ -4,8 +4,8 @@ import pytest
 
 datasets = pytest.importorskip("datasets", reason="datasets is not installed: pip install 'trelliswork[hf]'")
 
-from trelliswork.data.foreign.datasets import from_dataset, to_dataset  # noqa: E402
 from trelliswork.errors import DataError  # noqa: E402
+from trelliswork.integrations.datasets import from_dataset, to_dataset  # noqa: E402
 
 pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore")]  # its import takes seconds, and warns
 X, Y = [["EU", "rejects", "calls"], ["Peter"]], [["B-ORG", "O", "O"], ["B-PER"]]

@@ -14,11 +14,11 @@ from numpy.testing import assert_allclose
 from tests.commands import run
 from tests.conftest import ROOT
 from trelliswork import CRF, bundled, convert, load, read_columns
-from trelliswork.data.foreign.crf_models import read_crfpp_model, read_wapiti_model
 from trelliswork.errors import DataError, ValueRangeError
 from trelliswork.features.spelled import Macro
 from trelliswork.features.templates import parse_template
-from trelliswork.models.crf.converted import wapiti_pattern
+from trelliswork.integrations.convert.crf import wapiti_pattern
+from trelliswork.integrations.convert.crf_models import read_crfpp_model, read_wapiti_model
 
 TEMPLATES = "U0:%x[0,0]\nU1:%x[-2,1]/%x[0,1]\nU2:%x[1,0]/%x[2,0]/%x[0,0]\nU3\nB\nB1:%x[-1,1]/%x[0,1]"
 

@@ -5,7 +5,7 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from trelliswork.models.information import PRIOR, Gains, attributes, variances
+from trelliswork.integrations.information import PRIOR, Gains, attributes, variances
 
 WORDS = ["the", "The", "dog", "dogs", "cats", "run", "runs", "running", "!", "Fido"]
 

@@ -1,1 +1,0 @@
-"""Files and objects of other software: n-gram models, CRF models, data frames, datasets and documents."""
