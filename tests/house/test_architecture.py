@@ -24,8 +24,9 @@ BELOW = {  # docs/architecture.md, column "may import"
     "metrics": {"data", "compute", "errors"},
 }
 BELOW["models"] = set(BELOW)
-BELOW["report"] = {*BELOW["models"], "models"}
-BELOW["serve"] = {*BELOW["models"], "models"}
+BELOW["answers"] = {*BELOW["models"], "models"}
+BELOW["report"] = {*BELOW["answers"], "answers"}
+BELOW["serve"] = {*BELOW["answers"], "answers"}
 BELOW["explore"] = {*BELOW["report"], "report", "serve"}
 BELOW["integrations"] = {*BELOW["report"], "report"}
 FAMILIES = {  # families, and the families that they may import

@@ -1,0 +1,538 @@
+"""Answers of models as plain data: what the command line, the service, pages and spaCy show.
+
+`ask` puts a question to a model of any task and returns an `Answer` for each sentence. The faces format answers; among
+them only this module calls ``predict``, ``predict_marginals`` and their relatives, ``posterior`` and ``fill``.
+
+================ =========================================== ===================================================
+task             value of an answer                          model
+================ =========================================== ===================================================
+``tag``          labels, or a dict of them by layer          a tagger; states of a language model that has some
+``parse``        pairs of head and label, or a `Tree`        a parser, a grammar
+``score``        none; ``log_prob`` is that of the words     a language model
+``fill``         for each blank words with probabilities     a language model
+``next``         next words with probabilities               a language model that predicts from left to right
+================ =========================================== ===================================================
+"""
+
+import json
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from trelliswork.data import AttributeCorpus, Corpus, Tree
+from trelliswork.data.schemes import Span, detect_scheme
+from trelliswork.data.trees import tree_spans
+from trelliswork.models.tasks import LayeredTagger, Tagger, TreeParser
+
+Task = Literal["tag", "parse", "score", "fill", "next"]
+Confident = list[tuple[Span, float]]  # spans with their probabilities
+ByLayer = dict[str, Any]  # the name of a single layer is empty
+WITHHELD = "_"  # instead of a tag that is not probable enough
+OUTSIDE = "O"  # the label of words outside of all spans
+
+
+@dataclass(frozen=True)
+class Want:
+    """What answers have beside their values.
+
+    Attributes
+    ----------
+    marginals : bool
+        The probability of each label or arc, or of each span of a tree.
+    outcomes : bool
+        The probabilities of all labels or heads of each word, or of all spans of a sentence.
+    spans : bool
+        Spans of labels with their probabilities.
+    topk : int
+        Number of most probable labelings or trees; 0 for none.
+    subtrees : bool
+        The probability of the tree below each word.
+    log_prob : bool
+        The log-probability of the whole answer.
+    entropy : bool
+        The entropy of the distribution that the answer comes from, in nats.
+    evidence : bool
+        The log-probability of what is known.
+    n : int
+        Number of words for a blank, or of next words.
+    unknown : bool
+        Whether ``<unk>`` may be one of them.
+    """
+
+    marginals: bool = False
+    outcomes: bool = False
+    spans: bool = False
+    topk: int = 0
+    subtrees: bool = False
+    log_prob: bool = False
+    entropy: bool = False
+    evidence: bool = False
+    n: int = 10
+    unknown: bool = False
+
+
+PLAIN = Want()
+
+
+@dataclass(slots=True)
+class Answer:
+    """The answer for one sentence; ``None`` is what was not wanted.
+
+    Attributes
+    ----------
+    task : str
+        See the table above.
+    words : list, optional
+        The tokens as given; none for files of ready attributes.
+    value : list, dict by layer, Tree or None
+        What the model's ``predict`` returns, see the table above.
+    kind : str
+        Whether probabilities are exact, a lower bound or an estimate.
+    probabilities : list of float, or dict by layer
+        The probability of each label or arc of ``value``.
+    log_prob : float
+        log p(value | words, what is known); ``nan`` if what is known is impossible. Of a text log p(words).
+    spans : list of (Span, float), or dict by layer
+        Spans of ``value`` with their probabilities.
+    alternatives : list of (value, float)
+        The most probable values with their probabilities, best first.
+    outcomes : list of dicts, or dict by layer; for a grammar a dict by span
+        The probability of each label or head, by word. With evidence or alternatives, spans have a probability for
+        each symbol.
+    subtrees : list of float
+        The probability that all arcs below a word are those of ``value``.
+    withheld : list of int, or dict by layer
+        Tokens without an answer, since its probability is too low.
+    entropy, evidence : float
+        See `Want`.
+    """
+
+    task: Task
+    words: Sequence[Any] | None
+    value: Any
+    kind: str = "exact"
+    probabilities: Any = None
+    log_prob: float | None = None
+    spans: Any = None
+    alternatives: list[tuple[Any, float]] | None = None
+    outcomes: Any = None
+    subtrees: list[float] | None = None
+    withheld: Any = None
+    entropy: float | None = None
+    evidence: float | None = None
+
+    @property
+    def probability(self) -> float | None:
+        """p(value | words, what is known); ``None`` if it is not wanted, or if what is known is impossible."""
+        return None if self.log_prob is None or math.isnan(self.log_prob) else math.exp(min(self.log_prob, 0.0))
+
+    def to_dict(self, place: Mapping[str, Any] | None = None) -> dict[str, Any]:
+        """Return plain data for JSON: the words and `result`.
+
+        ``place`` has further fields of a sentence of raw text. Its ``places``, the characters at which tokens start and
+        end, locate spans too.
+        """
+        plain = {} if self.words is None else {"words": [word_of(token) for token in self.words]}
+        return {**plain, **(place or {}), **self.result(None if place is None else place.get("places"))}
+
+    def result(self, places: Sequence[Sequence[int]] | None = None) -> dict[str, Any]:
+        """Return plain data for JSON without the words."""
+        if self.task == "score":
+            return {"log_p": None if self.log_prob is None else number(self.log_prob)}
+        if self.task == "next":
+            return {"next": ranked(self.value)}
+        if self.task == "fill":
+            return {"blanks": [ranked(words) for words in self.value]}
+        plain = _plain(self.value)
+        if self.probabilities is not None:
+            plain["probabilities"] = self.probabilities
+        if self.log_prob is not None:
+            plain["probability"] = self.probability
+        if self.spans is not None:
+            plain["spans"] = _each_layer(lambda row: [_plain_span(span, p, places) for span, p in row], self.spans)
+        if self.subtrees is not None:
+            plain["subtree_probabilities"] = self.subtrees
+        if self.withheld is not None:
+            plain["withheld"] = self.withheld
+        if self.alternatives is not None:
+            name = "labelings" if self.task == "tag" else "trees"
+            plain[name] = [{**_plain(value), "probability": number(p)} for value, p in self.alternatives]
+        return plain
+
+
+def number(value: float) -> float | None:
+    """Return a number for JSON, which has no infinity."""
+    return float(value) if math.isfinite(value) else None
+
+
+def to_json(plain: Any) -> str:
+    """Return plain data as one line of JSON."""
+    return json.dumps(plain, ensure_ascii=False)
+
+
+def ranked(words: Iterable[tuple[Any, float]]) -> list[dict[str, Any]]:
+    """Return words with their probabilities for JSON."""
+    return [{"word": str(word), "p": number(p)} for word, p in words]
+
+
+def word_of(token: Any) -> Any:
+    """Return the word of a token: its first column or attribute."""
+    return token if isinstance(token, str | int | None) or not len(token) else next(iter(token))
+
+
+def main_task(cls: type) -> Task:
+    """Return the task of a class of models: that of its ``predict``, or ``score``."""
+    return "tag" if issubclass(cls, Tagger) else "parse" if issubclass(cls, TreeParser) else "score"
+
+
+def ask(
+    model: Any,
+    X: Any,
+    want: Want = PLAIN,
+    task: Task | None = None,
+    *,
+    decoding: str | None = None,
+    known: Any = None,
+    min_probability: float | None = None,
+) -> list[Answer]:
+    """Return the answer of a model for each sentence.
+
+    Parameters
+    ----------
+    model : Estimator
+        A fitted model.
+    X : list of sentences, Corpus or AttributeCorpus
+        Sentences with ``None`` for blanks if words are filled in; starts of sentences for next words; a list for
+        entropy and evidence.
+    want : Want
+        What answers have beside their values.
+    task : {"tag", "parse", "score", "fill", "next"}, optional
+        By default `main_task`.
+    decoding : str, optional
+        How values are chosen, see the model's ``predict``; by default as there. With ``want.topk`` and no other choice
+        the value of a tagger or dependency parser is the first alternative.
+    known : optional
+        Evidence, as ``predict`` takes it: labels or heads by sentence and token. For a grammar a list of spans (first,
+        last, whether a tree must have it) by sentence.
+    min_probability : float, optional
+        Answers of a tagger that are less probable are withheld: words of such spans become ``O``, other tags ``_``.
+    """
+    task = task or main_task(type(model))
+    if not len(X):
+        return []
+    if task == "tag" and isinstance(model, Tagger):
+        return _labels(model, X, want, decoding, known, min_probability)
+    if task == "tag":
+        return _states(model, X)
+    if task == "parse":
+        return (_trees if model.constituents else _arcs)(model, X, want, decoding, known)
+    if task == "fill":
+        return [Answer(task, s, [list(best) for best in model.fill(s, want.n, unknown=want.unknown)]) for s in X]
+    if task == "next":
+        return [Answer(task, s, list(model.predict_next(s, want.n, unknown=want.unknown))) for s in X]
+    kind = str(getattr(model, "evidence_kind", "exact"))
+    log_p = zip(_sentences(X), model.log_evidence(X).tolist(), strict=True)
+    return [Answer(task, words, None, kind, log_prob=p) for words, p in log_p]
+
+
+def flat_labels(model: Any, X: Any, decoding: str = "viterbi", known: Any = None) -> Sequence[str]:
+    """Return the labels of all tokens of all sentences: the fastest answer of a tagger with one layer of labels."""
+    labels: Sequence[str] = model.predict_flat(X, decoding=decoding, known=known)
+    return labels
+
+
+def kind_of(model: Any) -> str:
+    """Return whether the probabilities of a tagger or parser are exact, or an estimate."""
+    if isinstance(model, LayeredTagger):
+        return "exact" if getattr(model, "engine", None) == "exact" else "estimate"
+    return "exact" if getattr(model, "order_", 1) == 1 or not isinstance(model, TreeParser) else "estimate"
+
+
+def layer_labels(model: Any) -> dict[str, Sequence[str]]:
+    """Return the labels of a tagger by layer; the name of a single layer is empty."""
+    if isinstance(model, LayeredTagger):
+        return {layer.name: tuple(layer.labels) for layer in model.layers_}  # type: ignore[attr-defined]
+    return {"": tuple(model.labels_)}
+
+
+def layers_with_spans(model: Any) -> list[str]:
+    """Return the layers of a tagger whose labels encode spans."""
+    return [name for name, labels in layer_labels(model).items() if detect_scheme(labels) is not None]
+
+
+def _labels(model: Any, X: Any, want: Want, decoding: str | None, known: Any, least: float | None) -> list[Answer]:
+    """Return the answers of a tagger, of one layer of labels or several."""
+    layered = isinstance(model, LayeredTagger)
+    how: dict[str, Any] = {"known": known} | ({} if decoding is None else {"decoding": decoding})
+    alternatives = model.predict_topk(X, want.topk, known=known) if want.topk else None
+    if alternatives is not None and decoding in (None, "viterbi"):
+        labels: ByLayer = {"": [best[0][0] for best in alternatives]}
+    else:
+        labels = _by_layer(model, (model.predict_layers if layered else model.predict)(X, **how))
+    sentences = _sentences(X)
+    if want == PLAIN and least is None and not layered:
+        return [Answer("tag", words, row) for words, row in zip(sentences, labels[""], strict=True)]
+    encoded = layers_with_spans(model)
+    rows: ByLayer = {}
+    if want.marginals or want.outcomes or (least is not None and len(encoded) < len(labels)):
+        rows = _by_layer(model, model.predict_marginals(X, known=known))
+    found: ByLayer = {}
+    if encoded and (want.spans or least is not None):
+        found = _by_layer(model, model.predict_spans(X, **how))
+    log_p = _log_probs(model, X, labels if layered else labels[""], known) if want.log_prob else None
+    withheld: ByLayer | None = None
+    if least is not None:
+        labels, found, withheld = _confident(labels, rows, found, least)
+    kind, entropies, evidence = _of_posteriors(model, X, want, known)
+
+    def by_sentence(table: ByLayer | None) -> list[Any] | None:
+        if table is None or not layered:
+            return None if table is None else table[""]
+        return [dict(zip(table, rows, strict=True)) for rows in zip(*table.values(), strict=True)]
+
+    chosen = None
+    if want.marginals:
+        chosen = {name: list(map(_chosen, rows[name], labels[name])) for name in labels}
+    values: Any = by_sentence(labels)
+    answers = [Answer("tag", words, value, kind) for words, value in zip(sentences, values, strict=True)]
+    columns = {
+        "probabilities": by_sentence(chosen), "log_prob": log_p, "alternatives": alternatives,
+        "spans": by_sentence(found) if want.spans and encoded else None,
+        "outcomes": by_sentence(rows) if want.outcomes else None,
+        "withheld": by_sentence(withheld), "entropy": entropies, "evidence": evidence,
+    }  # fmt: skip
+    return _filled(answers, columns)
+
+
+def _by_layer(model: Any, found: Any) -> ByLayer:
+    return found if isinstance(model, LayeredTagger) else {"": found}
+
+
+def _chosen(row: Sequence[dict[str, float]], labels: Sequence[str]) -> list[float]:
+    """Return the probabilities of labels; those of the best ones where labels are withheld."""
+    return [float(p[label] if label in p else max(p.values())) for p, label in zip(row, labels, strict=True)]
+
+
+def _confident(labels: ByLayer, rows: ByLayer, found: ByLayer, least: float) -> tuple[ByLayer, ByLayer, ByLayer]:
+    """Return labels and spans without improbable ones, and the tokens whose labels are withheld."""
+    given: ByLayer = {}
+    withheld: ByLayer = {}
+    for name, sentences in labels.items():
+        given[name] = [list(row) for row in sentences]
+        withheld[name] = [[] for _ in sentences]
+        for n, own in enumerate(given[name]):
+            if name not in found:
+                withheld[name][n] = [t for t, label in enumerate(own) if rows[name][n][t][label] < least]
+                for t in withheld[name][n]:
+                    own[t] = WITHHELD
+                continue
+            for (_, start, stop), p in found[name][n]:
+                if p < least:
+                    withheld[name][n] += range(start, stop)
+                    own[start:stop] = [OUTSIDE] * (stop - start)
+    kept = {name: [[one for one in row if one[1] >= least] for row in found[name]] for name in found}
+    return given, kept, withheld
+
+
+def _log_probs(model: Any, X: Any, labels: Any, known: Any) -> list[float]:
+    """Return log p(labeling | known labels); ``nan`` where a lexicon excludes the known labels."""
+    log_p = model.log_prob(X, labels)
+    if known is not None:
+        evidence = model.log_prob(X, _complete(model, X, known))
+        possible = evidence > -np.inf
+        log_p = np.where(possible, log_p - np.where(possible, evidence, 0), np.nan)
+    result: list[float] = np.minimum(log_p, 0.0).tolist()
+    return result
+
+
+def _complete(model: Any, X: Any, known: Any) -> Any:
+    """Return known labels of all layers."""
+    if not isinstance(model, LayeredTagger):
+        return known
+    return {name: known.get(name) or [[None] * len(s) for s in _sentences(X)] for name in model.layers}
+
+
+def _of_posteriors(model: Any, X: Any, want: Want, known: Any) -> tuple[str, list[float] | None, list[float] | None]:
+    """Return the kind of the distribution over the answers of each sentence, its entropy, and log p(known)."""
+    kind, entropies, evidence = kind_of(model), [], []
+    for n, sentence in enumerate(X if want.entropy or want.evidence else ()):
+        given = None if known is None else _of_sentence(known, n)
+        part = model.posterior(sentence, known=given)
+        if want.entropy:
+            entropies.append(float(part.entropy()[0]))
+        if want.evidence and known is not None:
+            whole = model.posterior(sentence)
+            if isinstance(model, TreeParser):
+                part = whole.condition(allowed=_allowed_arcs(known[n]))
+            evidence.append(float(part.log_partition()[0]) - float(whole.log_partition()[0]))
+        kind = kind if isinstance(model, TreeParser) else part.kind
+    return kind, entropies or None, evidence or None
+
+
+def _of_sentence(known: Any, n: int) -> Any:
+    return {name: rows[n] for name, rows in known.items()} if isinstance(known, Mapping) else known[n]
+
+
+def _states(model: Any, X: Any) -> list[Answer]:
+    """Return the most probable hidden states of a language model, and the probabilities of all states."""
+    answers = []
+    for words, path, rows in zip(_sentences(X), model.predict(X), model.predict_marginals(X), strict=True):
+        outcomes = [{f"#{z}": p for z, p in enumerate(row)} for row in rows.tolist()]
+        answers.append(Answer("tag", words, path, probabilities=_chosen(outcomes, path), outcomes=outcomes))
+    return answers
+
+
+def _arcs(model: Any, X: Any, want: Want, decoding: str | None, known: Any) -> list[Answer]:
+    """Return the answers of a dependency parser."""
+    how: dict[str, Any] = {"known": known} | ({} if decoding is None else {"decoding": decoding})
+    alternatives = model.predict_topk(X, want.topk, known=known) if want.topk else None
+    outcomes: Any = None
+    if want.outcomes or (want.topk and want.marginals):
+        outcomes = model.predict_marginals(X, known=known)
+    chosen: Any = None
+    if alternatives is not None and decoding in (None, "viterbi"):
+        values = [best[0][0] for best in alternatives]
+        if want.marginals:
+            chosen = [arc_probabilities(*pair) for pair in zip(values, outcomes, strict=True)]
+    elif want.marginals:
+        parsed = model.parse(X, **how)
+        values = [[(head, label) for head, label, _ in tree] for tree in parsed]
+        chosen = [[float(p) for _, _, p in tree] for tree in parsed]
+    else:
+        values = model.predict(X, **how)
+    heads = [[head for head, _ in tree] for tree in values]
+    log_p = model.log_prob(X, heads).tolist() if want.log_prob else None
+    below = model.predict_subtree_probabilities(X, heads) if want.subtrees else None
+    kind, entropies, evidence = _of_posteriors(model, X, want, known)
+    answers = [Answer("parse", words, tree, kind) for words, tree in zip(_sentences(X), values, strict=True)]
+    columns = {
+        "probabilities": chosen, "log_prob": log_p, "alternatives": alternatives, "outcomes": outcomes,
+        "subtrees": below, "entropy": entropies, "evidence": evidence,
+    }  # fmt: skip
+    return _filled(answers, columns)
+
+
+def _filled(answers: list[Answer], columns: Mapping[str, Any]) -> list[Answer]:
+    """Return answers with fields by sentence; ``None`` is a field that is not wanted."""
+    for name, column in columns.items():
+        if column is not None:
+            for answer, value in zip(answers, column, strict=True):
+                setattr(answer, name, value)
+    return answers
+
+
+def arc_probabilities(tree: Sequence[tuple[int, Any]], outcomes: Sequence[Mapping[int, float]]) -> list[float]:
+    """Return the probability of each arc of a tree, from those of all heads."""
+    return [float(p.get(head, 0.0)) for (head, _), p in zip(tree, outcomes, strict=True)]
+
+
+def _allowed_arcs(known: Sequence[Any]) -> Any:
+    """Return the arcs that known heads allow, as a tensor (1, n + 1, n + 1): axis 1 is the head, axis 2 the word."""
+    import torch
+
+    n = len(known)
+    allowed = np.ones((1, n + 1, n + 1), bool)
+    for word, given in enumerate(known, start=1):
+        if given is not None:
+            heads = (given,) if isinstance(given, int) else given
+            allowed[0, :, word] = [head in heads for head in range(n + 1)]
+    return torch.from_numpy(allowed)
+
+
+def _trees(model: Any, X: Any, want: Want, decoding: str | None, known: Any) -> list[Answer]:
+    """Return the answers of a grammar."""
+    sentences = _sentences(X)
+    if want.topk or want.evidence or known is not None:
+        return [_charted(model, s, want, () if known is None else known[n]) for n, s in enumerate(sentences)]
+    trees = model.predict(sentences, decoding=decoding or "mbr")
+    if not (want.marginals or want.outcomes):
+        return [Answer("parse", words, tree) for words, tree in zip(sentences, trees, strict=True)]
+    answers = []
+    for words, tree, table in zip(sentences, trees, model.predict_marginals(sentences), strict=True):
+        answer = Answer("parse", words, tree, spans=tree_probabilities(tree, table))
+        answer.outcomes = table if want.outcomes else None
+        answers.append(answer)
+    return answers
+
+
+def tree_probabilities(tree: Tree, table: Mapping[tuple[int, int], float]) -> Confident:
+    """Return the constituents of two words or more of a tree, with the probabilities of their spans."""
+    return [
+        (Span(label, first, last + 1), float(table.get((first, last), 0.0))) for first, last, label in tree_spans(tree)
+    ]
+
+
+def _charted(model: Any, words: Sequence[str], want: Want, known: Sequence[tuple[int, int, bool]]) -> Answer:
+    """Return the answer of a grammar for one sentence by its distribution over trees, which takes evidence."""
+    import torch
+
+    from trelliswork.models.pcfg.decoding import named_tree
+
+    whole = trees = model.posterior(words)
+    N, P, _ = model.parameters_.sizes
+    evidence = None
+    if known:
+        trees = whole.condition(allowed=torch.from_numpy(_allowed_spans(len(words), known)))
+        evidence = float(trees.log_partition()[0]) - float(whole.log_partition()[0])
+        if evidence == -np.inf:
+            return Answer("parse", words, None, evidence=evidence)
+    names = [*(f"N{a}" for a in range(N)), *(f"P{x}" for x in range(P))]
+    symbols = trees.marginals()[0].numpy()
+    table = {
+        (i, j): dict(zip(names, symbols[i, j].tolist(), strict=True))
+        for i, j in zip(*(at.tolist() for at in np.triu_indices(len(words), 1)), strict=True)
+    }
+    tree = named_tree(trees.mbr().labels[0].numpy(), words, N)
+    total = {span: min(1.0, sum(row.values())) for span, row in table.items()}
+    answer = Answer("parse", words, tree, spans=tree_probabilities(tree, total), outcomes=table, evidence=evidence)
+    if want.topk:
+        best, log_z = trees.topk(want.topk), float(trees.log_partition()[0])
+        answer.alternatives = [
+            (named_tree(chart, words, N), math.exp(score - log_z))
+            for chart, score in zip(best.labels[0].numpy(), best.scores[0].tolist(), strict=True)
+            if score > -np.inf
+        ]
+    return answer
+
+
+def _allowed_spans(n: int, known: Sequence[tuple[int, int, bool]]) -> NDArray[np.bool_]:
+    """Return the spans (1, n, n) that evidence allows; a binary tree has a span if no other span crosses it."""
+    allowed = np.ones((1, n, n), bool)
+    i, j = np.arange(n)[:, None], np.arange(n)[None]
+    for first, last, force in known:
+        if force:
+            crosses = ((i < first) & (first <= j) & (j < last)) | ((first < i) & (i <= last) & (last < j))
+            allowed[0] &= ~crosses
+        else:
+            allowed[0, first, last] = False
+    return allowed
+
+
+def _sentences(X: Any) -> Sequence[Any]:
+    """Return the tokens of each sentence; ``None`` for sentences of ready attributes."""
+    if isinstance(X, Corpus):
+        return X.sentences(0)
+    return [None] * len(X) if isinstance(X, AttributeCorpus) else X
+
+
+def _each_layer(change: Callable[[Any], Any], given: Any) -> Any:
+    return {name: change(own) for name, own in given.items()} if isinstance(given, dict) else change(given)
+
+
+def _plain(value: Any) -> dict[str, Any]:
+    """Return labels or a tree for JSON."""
+    if isinstance(value, Tree):
+        return {"tree": str(value)}
+    if isinstance(value, list) and value and isinstance(value[0], tuple):
+        return {"heads": [head for head, _ in value], "labels": [label for _, label in value]}
+    return {"labels": value}
+
+
+def _plain_span(span: Span, p: float, places: Sequence[Sequence[int]] | None) -> dict[str, Any]:
+    """Return a span for JSON: its tokens from 0, the last one excluded, and in raw text its characters."""
+    plain: dict[str, Any] = {"type": span.type, "tokens": [span.start, span.stop], "probability": number(p)}
+    return plain if places is None else plain | {"start": places[span.start][0], "end": places[span.stop - 1][1]}

@@ -1,0 +1,32 @@
+"""Laws of the house that are not about imports; ``docs/architecture.md`` states them."""
+
+import ast
+
+import pytest
+
+from tests.house.test_architecture import MODULES, SOURCE, name_of, tree_of
+
+FACES = ("cli", "serve", "explore", "report", "integrations")
+ASKING = ("posterior", "fill")  # and predict, predict_marginals, ...
+STILL_ASKING = {  # to be removed, file by file
+    "cli/demo.py", "cli/use/constituents.py", "cli/use/evaluate.py", "cli/use/language_model.py",
+    "cli/use/parse_output.py", "cli/use/tag.py", "explore/parsing.py", "explore/tagging.py", "explore/text.py",
+    "integrations/scorers.py", "integrations/spacy_components.py", "report/language_models.py", "report/parsing.py",
+    "report/taggers.py", "serve/abilities.py",
+}  # fmt: skip
+
+
+def asks_models(path):
+    """Return the methods of models that a module calls to get an answer."""
+    called = {
+        n.func.attr for n in ast.walk(tree_of(path)) if isinstance(n, ast.Call) and isinstance(n.func, ast.Attribute)
+    }
+    return {name for name in called if name in ASKING or name == "predict" or name.startswith("predict_")}
+
+
+@pytest.mark.parametrize("room", FACES)
+def test_faces_get_their_answers_from_one_module(room):
+    paths = [path for path in MODULES if path.relative_to(SOURCE).parts[0] == room]
+    found = {name_of(path): asks_models(path) for path in paths}
+    asking = {name for name, methods in found.items() if methods}
+    assert asking == {name for name in STILL_ASKING if name.startswith(f"{room}/")}, found
