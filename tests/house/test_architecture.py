@@ -139,7 +139,7 @@ def test_inference_knows_no_features_weights_or_symbols():
 
 def test_tests_mirror_the_source():
     folders = {p.parent.relative_to(SOURCE).as_posix() for p in MODULES}
-    extra = {"oracle", "benchmarks", "experiments", "tools", "attack", "robustness", "house", "examples"}
+    extra = {"oracle", "benchmarks", "experiments", "tools", "robustness", "house", "examples"}
     for folder in {p.parent.relative_to(TESTS).as_posix() for p in TESTS.rglob("test_*.py")} - {"."}:
         assert folder in folders or folder.split("/")[0] in extra, folder
 

@@ -82,7 +82,7 @@ def test_records_name_command_machine_and_date():
         for run in runs:
             assert run["command"], run
             assert run["machine"], run
-            assert re.fullmatch(r"2\d{3}-\d\d(-\d\d)?", run["date"]), run
+            assert re.fullmatch(r"2\d{3}-\d\d-\d\d", run["date"]), run
         if "experiment" in lines[0]:
             known = {run["experiment"] for run in runs}
             assert {line["experiment"] for line in lines} == known

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from tests.attack.differential import Problem, Scores, Tally, on_threads
+from tests.inference.differential import Problem, Scores, Tally, on_threads
 from tests.inference.factorial.cases import Case
 from tests.inference.lowrank.cases import dense, enumerate_states, random_hmm, random_words
 from tests.oracle import fields

@@ -1,10 +1,10 @@
-"""A few random problems of every structure, seeded; ``make attack`` solves thousands."""
+"""A few random problems of every structure, seeded; ``make fuzz`` solves thousands."""
 
 import numpy as np
 import pytest
 
-from tests.attack.differential import DiscrepancyError, Tally, run, table
-from tests.attack.structures import STRUCTURES
+from tests.inference.differential import DiscrepancyError, Tally, run, table
+from tests.inference.structures import STRUCTURES
 
 QUICK, LONG = 12, 250  # problems per structure
 

@@ -1,4 +1,4 @@
-"""``make attack N=10000``: random problems against enumeration, and mutated inputs against readers and models."""
+"""``make fuzz N=10000``: random problems against enumeration, and mutated inputs against readers and models."""
 
 import argparse
 import sys
@@ -7,8 +7,8 @@ from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 
-from tests.attack import differential, fuzz
-from tests.attack.structures import STRUCTURES
+from tests.inference import differential, fuzz
+from tests.inference.structures import STRUCTURES
 
 EVERY = 10.0  # seconds between lines of progress
 ROUND = 2000  # inputs per child
@@ -19,11 +19,11 @@ MODEL_SHARE = 20  # one input in so many is a model, which takes longer to load 
 def main() -> int:
     """Run what the arguments say; return 1 if anything failed."""
     names = ["differential", "fuzz", *STRUCTURES, *fuzz.FORMATS, *fuzz.MODELS]
-    parser = argparse.ArgumentParser(prog="make attack", description=__doc__)
+    parser = argparse.ArgumentParser(prog="make fuzz", description=__doc__)
     parser.add_argument("n", type=int, nargs="?", default=10_000, help="number of problems, and of mutated inputs")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--only", choices=names, metavar="NAME", help=f"one of {', '.join(names)}")
-    parser.add_argument("--keep", type=Path, default=Path(".cache/attack"), help="folder for inputs that fail")
+    parser.add_argument("--keep", type=Path, default=Path(".cache/fuzz"), help="folder for inputs that fail")
     options = parser.parse_args()
     failures = []
     only = options.only

@@ -27,7 +27,7 @@ from typing import Any
 import numpy as np
 
 import trelliswork as t
-from tests.attack.mutation import mutated, mutated_arrays, mutated_json
+from tests.robustness.mutation import mutated, mutated_arrays, mutated_json
 from tests.models.fitted import BUILDERS, WORDS, fitted
 from trelliswork import data
 from trelliswork.cli.corpora import FileFormat, Layout, read_numbers, read_unlabeled

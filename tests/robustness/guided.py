@@ -1,4 +1,4 @@
-"""Fuzzing guided by coverage: ``python -m tests.attack.guided FORMAT -runs=100000``, where atheris is installed.
+"""Fuzzing guided by coverage: ``python -m tests.robustness.guided FORMAT -runs=100000``, where atheris is installed.
 
 libFuzzer mutates those inputs further that reach new lines of the readers. Its own options follow the format.
 """
@@ -19,8 +19,8 @@ COMPILED = [
 ]
 
 with atheris.instrument_imports(include=["trelliswork"], exclude=COMPILED):
-    from tests.attack.fuzz import ALLOWED, FORMATS, MEMORY, QUICK_DISK, SECONDS
-    from tests.attack.mutation import INTERESTING
+    from tests.robustness.fuzz import ALLOWED, FORMATS, MEMORY, QUICK_DISK, SECONDS
+    from tests.robustness.mutation import INTERESTING
 
 
 def main(name: str, arguments: list[str]) -> None:

@@ -1,6 +1,6 @@
 """Model directories whose files all have the same number, so that mixed ones are noticed.
 
-``python -m tests.attack.numbered PATH FIRST`` saves one after the other until it is killed.
+``python -m tests.robustness.numbered PATH FIRST`` saves one after the other until it is killed.
 """
 
 import sys

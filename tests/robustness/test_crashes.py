@@ -15,9 +15,9 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from tests.attack.faults import DeadError, Faults, names
-from tests.attack.numbered import number, save
-from tests.attack.training import FAMILIES, train
+from tests.robustness.faults import DeadError, Faults, names
+from tests.robustness.numbered import number, save
+from tests.robustness.training import FAMILIES, train
 from tests.models.directories import weights_of
 from trelliswork.cli import app
 from trelliswork.data.storage import MODEL, MOMENTS, load_model
@@ -90,7 +90,7 @@ def ended(child):
 
 def check_readers_and_writers(path, n_loads):
     """Load a model that two programs replace all the time, then kill them; return the numbers of the models."""
-    writers = [started("-m", "tests.attack.numbered", path, k) for k in (0, 3)]
+    writers = [started("-m", "tests.robustness.numbered", path, k) for k in (0, 3)]
     try:
         seen, deadline = [], time.monotonic() + 60
         while len(seen) < n_loads or (len(set(seen)) < 3 and time.monotonic() < deadline):  # a busy machine is slow
@@ -168,20 +168,20 @@ def test_trainings_that_die_at_file_operations(family, tmp_path, monkeypatch):
 def test_killed_trainings_end_with_the_same_weights(family, tmp_path):
     """Kill -9 at random instants, again and again, until the training has ended."""
     begin = time.monotonic()
-    child = started("-m", "tests.attack.training", family, tmp_path / "whole", tmp_path / "state")
+    child = started("-m", "tests.robustness.training", family, tmp_path / "whole", tmp_path / "state")
     child.communicate()
     assert child.returncode == 0
     seconds = time.monotonic() - begin
     rng, out, n_kills = np.random.default_rng(0), tmp_path / "model", 0
     while n_kills < 6:
-        child = started("-m", "tests.attack.training", family, out, tmp_path / "state")
+        child = started("-m", "tests.robustness.training", family, out, tmp_path / "state")
         try:
             child.wait(rng.uniform(0, seconds / 3))
         except subprocess.TimeoutExpired:
             n_kills += 1
         ended(child)
         assert not (out / "model.json").exists() or weights_of_loadable(out) == weights_of(tmp_path / "whole").name
-    child = started("-m", "tests.attack.training", family, out, tmp_path / "state")
+    child = started("-m", "tests.robustness.training", family, out, tmp_path / "state")
     child.communicate()
     assert child.returncode == 0
     assert weights_of(out).name == weights_of(tmp_path / "whole").name

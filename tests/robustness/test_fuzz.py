@@ -1,11 +1,11 @@
-"""Some mutated inputs of every format, seeded; ``make attack`` reads as many as one likes."""
+"""Some mutated inputs of every format, seeded; ``make fuzz`` reads as many as one likes."""
 
 import time
 
 import pytest
 
 pytest.importorskip("resource", reason="limits of memory need a Unix system")
-from tests.attack import fuzz
+from tests.robustness import fuzz
 from trelliswork.errors import DataError
 
 TEXTS, DIRECTORIES = 150, 30
