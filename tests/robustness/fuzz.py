@@ -27,8 +27,8 @@ from typing import Any
 import numpy as np
 
 import trelliswork as t
-from tests.robustness.mutation import mutated, mutated_arrays, mutated_json
 from tests.models.fitted import BUILDERS, WORDS, fitted
+from tests.robustness.mutation import mutated, mutated_arrays, mutated_json
 from trelliswork import data
 from trelliswork.cli.corpora import FileFormat, Layout, read_numbers, read_unlabeled
 from trelliswork.data.columns import write_columns_with

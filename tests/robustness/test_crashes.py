@@ -15,10 +15,10 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
+from tests.models.directories import weights_of
 from tests.robustness.faults import DeadError, Faults, names
 from tests.robustness.numbered import number, save
 from tests.robustness.training import FAMILIES, train
-from tests.models.directories import weights_of
 from trelliswork.cli import app
 from trelliswork.data.storage import MODEL, MOMENTS, load_model
 from trelliswork.errors import DataError

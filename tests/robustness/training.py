@@ -1,7 +1,7 @@
 """Small trainings of all families, in this process or as a program that can be killed.
 
-``python -m tests.robustness.training FAMILY OUT CHECKPOINT`` trains and saves a model, and writes a checkpoint after every
-iteration. It prints a line before it starts to train.
+``python -m tests.robustness.training FAMILY OUT CHECKPOINT`` trains and saves a model, and writes a checkpoint
+after every iteration. It prints a line before it starts to train.
 """
 
 import sys
