@@ -40,7 +40,7 @@ FAMILIES = {  # families, and the families that they may import
     "parser": {"crf", "factorial", "hmm"},
     "pcfg": set(),
 }
-STRUCTURES = ("chain", "chain/beam", "factorial", "graph", "lifted", "lowrank", "segment", "span", "tree")
+STRUCTURES = ("alignment", "chain", "chain/beam", "factorial", "graph", "lifted", "lowrank", "segment", "span", "tree")
 MODULES = sorted(SOURCE.rglob("*.py"))
 MAX_MODULES, MAX_PARAMETERS = 20, 10
 

@@ -12,11 +12,14 @@ from tests.inference.differential import Problem, Scores, Tally, on_threads
 from tests.inference.factorial.cases import Case
 from tests.inference.lowrank.cases import dense, enumerate_states, random_hmm, random_words
 from tests.oracle import fields
+from tests.oracle.alignments import Aligned
 from tests.oracle.chain import enumerate_batch
 from tests.oracle.graphs import enumerate_graphs, random_graph
 from tests.oracle.second_order import enumerate_second_order
+from tests.oracle.segments import Segmented
 from tests.oracle.trees import Enumerated, bracketings, derivations, trees
 from trelliswork import GrammarTree, LinearChain, ProjectiveTree, SpanningTree, SpanTree
+from trelliswork.distributions import Alignment, SemiMarkovChain
 from trelliswork.errors import ImpossibleError
 from trelliswork.inference import factorial
 from trelliswork.inference.graph import torch_path
@@ -194,6 +197,75 @@ def dependency_trees(cls: type[ProjectiveTree | SpanningTree]) -> Problem:
         by_all_queries(tally, build, want, lambda _: arcs if L else arcs[..., 0], scores.size * n)
 
     return problem
+
+
+def semimarkov(rng: np.random.Generator, tally: Tally) -> None:
+    scores = Scores(rng)
+    B, T, L, S = int(rng.integers(1, 4)), scores.length(5), scores.length(3), scores.length(2)
+    log_segment, log_pairwise, lengths = scores(B, T, L, S), scores(S, S), rng.integers(1, T + 1, B)
+    want = [Segmented(*one, log_pairwise=log_pairwise) for one in zip(log_segment, lengths, strict=True)]
+
+    def build(dtype: torch.dtype, copies: int = 1, backend: str = "kernel") -> SemiMarkovChain:
+        given = repeated(log_segment, copies, dtype), torch.from_numpy(log_pairwise).to(dtype)
+        return SemiMarkovChain(*given, lengths=np.tile(lengths, copies), backend=backend)
+
+    size = scores.size * 2 * T
+    by_all_queries(tally, build, want, lambda _: np.stack([w.marginals() for w in want]), size)
+    of_pairs(tally, build, want, size)
+    known = np.where(rng.random((B, T)) < 0.3, rng.integers(0, S, (B, T)), -1)
+    inside = np.arange(T) < lengths[:, None]
+    kept = [((w.structures == k) | (k < 0) | ~i).all(axis=1) for w, k, i in zip(want, known, inside, strict=True)]
+    of_evidence(tally, build(torch.float64), want, known, kept, size)
+
+
+def alignment(rng: np.random.Generator, tally: Tally) -> None:
+    scores = Scores(rng)
+    B, N, M = int(rng.integers(1, 4)), scores.length(4), scores.length(3)
+    log_moves, log_pairwise = scores(B, N + 1, M + 1, 3), scores(3, 3)
+    lengths = rng.integers(1, [N + 1, M + 1], (B, 2))
+    want = [Aligned(*one, log_pairwise=log_pairwise) for one in zip(log_moves, lengths, strict=True)]
+
+    def build(dtype: torch.dtype, copies: int = 1, backend: str = "kernel") -> Alignment:
+        given = repeated(log_moves, copies, dtype), torch.from_numpy(log_pairwise).to(dtype)
+        return Alignment(*given, lengths=np.tile(lengths, (copies, 1)), backend=backend)
+
+    size = scores.size * 2 * (N + M)
+    by_all_queries(tally, build, want, lambda _: np.stack([w.marginals() for w in want]), size)
+    of_pairs(tally, build, want, size)
+    known = np.where(rng.random((B, N)) < 0.3, rng.integers(0, M, (B, N)), -1)
+    known[known >= lengths[:, 1:]] = -1
+    inside = np.arange(N) < lengths[:, :1]
+    kept = [((w.partners() == k) | (k < 0) | ~i).all(axis=1) for w, k, i in zip(want, known, inside, strict=True)]
+    of_evidence(tally, build(torch.float64), want, known, kept, size)
+
+
+def of_pairs(tally: Tally, build: Build, want: list[Any], size: float) -> None:
+    """Compare expected pairs, divergences, and gradients of squared marginals."""
+    counts = [w.transition_counts() for w in want]
+    for name, backend in (("enumeration", "kernel"), ("torch", "torch")):
+        found = build(torch.float64, backend=backend).transition_counts()
+        tally.same(name, "transition counts", found, counts, size)
+    curvatures = []
+    for backend in ("kernel", "torch"):
+        d = build(torch.float64, backend=backend)
+        scores = d._scores.requires_grad_()
+        d.marginals().square().sum().backward()
+        curvatures.append(scores.grad)
+    tally.same("torch", "gradient of squared marginals", *curvatures, size)
+
+
+def of_evidence(tally: Tally, d: Any, want: list[Any], known: Any, kept: list[Any], size: float) -> None:
+    """Compare the distribution given known parts, and its divergence from the whole, with the structures ``kept``."""
+    given = d.condition(labels=torch.from_numpy(known))
+    log_z = []
+    for w, k in zip(want, kept, strict=True):
+        log_z.append(Enumerated(w.structures, np.where(k, w.scores, -np.inf)).log_z)
+    tally.same("enumeration", "log Z given evidence", given.log_partition(), log_z, size)
+    if np.isfinite(log_z).all():
+        divergence = np.array([w.log_z for w in want]) - log_z
+        tally.same("enumeration", "KL from the whole", given.kl(d), divergence, size)
+        rest = [np.inf if ((w.scores > -np.inf) & ~k).any() else 0.0 for w, k in zip(want, kept, strict=True)]
+        tally.same("enumeration", "KL to evidence", d.kl(given), rest, size)
 
 
 def spans(rng: np.random.Generator, tally: Tally) -> None:
@@ -456,6 +528,8 @@ STRUCTURES: dict[str, Problem] = {
     "projective tree": dependency_trees(ProjectiveTree),
     "spanning tree": dependency_trees(SpanningTree),
     "second order": second_order,
+    "semimarkov": semimarkov,
+    "alignment": alignment,
     "spans": spans,
     "grammar": grammar,
     "factor graph": factor_graph,

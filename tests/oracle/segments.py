@@ -21,7 +21,7 @@ def segmentations(n: int, longest: int, n_labels: int, start: int = 0) -> Iterat
 class Segmented(Enumerated):
     """All segmentations of one sequence; structures are labels (T,) at starts of segments, -1 elsewhere."""
 
-    def __init__(self, log_segment: np.ndarray, log_pairwise: np.ndarray, n: int) -> None:
+    def __init__(self, log_segment: np.ndarray, n: int, log_pairwise: np.ndarray) -> None:
         T, L, S = log_segment.shape
         self.all = list(segmentations(n, L, S))
         scores = np.zeros(len(self.all))

@@ -1,11 +1,14 @@
 """Distributions over structures, on torch tensors, with one interface for all queries."""
 
+from trelliswork.distributions.alignment import Alignment
 from trelliswork.distributions.base import Distribution, Structure
 from trelliswork.distributions.beam_chain import BeamChain
 from trelliswork.distributions.dependency_tree import NearlyProjectiveTree, ProjectiveTree, SpanningTree
 from trelliswork.distributions.factor_graph import FactorGraph
 from trelliswork.distributions.grammar_tree import GrammarExpectations, GrammarTree
 from trelliswork.distributions.linear_chain import ChainExpectations, LinearChain
+from trelliswork.distributions.path_structure import PathExpectations
+from trelliswork.distributions.semi_markov_chain import SemiMarkovChain
 from trelliswork.distributions.span_tree import SpanTree
 from trelliswork.distributions.tree_base import TreeExpectations
 from trelliswork.inference.chain.beam import Beam
@@ -20,6 +23,7 @@ from trelliswork.inference.graph import (
 )
 
 __all__ = [
+    "Alignment",
     "AtMostOne",
     "Beam",
     "BeamChain",
@@ -34,8 +38,10 @@ __all__ = [
     "LinearChain",
     "LowRankFactor",
     "NearlyProjectiveTree",
+    "PathExpectations",
     "ProjectiveTree",
     "ProjectiveTreeFactor",
+    "SemiMarkovChain",
     "SpanTree",
     "SpanningTree",
     "SpanningTreeFactor",

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from trelliswork.compute.checks import check_scores, check_shape
-from trelliswork.errors import ValueRangeError
+from trelliswork.errors import ShapeError, ValueRangeError
 from trelliswork.inference.tensors import finite
 
 ARRAYS = {torch.float32: np.float32, torch.float64: np.float64}  # NumPy's type for each of torch's
@@ -103,6 +103,23 @@ def bool_mask(name: str, values: Any, pattern: str, device: torch.device, **size
     if mask.dtype != torch.bool:
         raise ValueRangeError(f"{name} must be boolean (True: allowed), got {mask.dtype}.")
     return mask
+
+
+def check_integers(
+    name: str, values: Any, shape: tuple[int, ...], lowest: int, highest: int, inside: Tensor | None = None
+) -> Tensor:
+    """Return checked int64 values of a shape, within limits where ``inside``."""
+    given = as_tensor(name, values, None if inside is None else inside.device)
+    if tuple(given.shape) != shape:
+        raise ShapeError(f"{name} must have shape {shape}, got {tuple(given.shape)}.")
+    if given.is_floating_point() or given.is_complex() or given.dtype == torch.bool:
+        raise ValueRangeError(f"{name} must be integers, got {given.dtype}.")
+    bad = (given < lowest) | (given > highest)
+    bad = bad if inside is None else bad & inside
+    if bad.any():
+        at = tuple(bad.nonzero()[0].tolist())
+        raise ValueRangeError(f"{name} must be between {lowest} and {highest}, got {int(given[at])} at {at}.")
+    return given.long()
 
 
 def host(values: Any) -> Any:

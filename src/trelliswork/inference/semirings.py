@@ -106,11 +106,22 @@ def best(terms, sources, v, values, back):
             back[v, insert(value, values[v], back[v])] = sources[k] * K + rank
 
 
+class Links(NamedTuple):
+    """All edges of a batch, sorted by the level of their node: the number of edges of the longest way to it."""
+
+    level: Integers  # (E,)
+    node: Integers  # (E,) numbered through the batch
+    source: Integers  # (E,) likewise
+    sequence: Integers  # (E,)
+    part: Integers  # (E,) -1 for none
+    pair: Integers  # (E,) -1 for none
+
+
 class Recursions:
     """The compiled queries of a structure, made from its ``edges`` (see `Lattice`), a plain function."""
 
     def __init__(self, edges: Callable[..., int]) -> None:
-        self._log_partition, self._expectations, self._topk, self._sample = _compiled(helper(edges))
+        self._log_partition, self._expectations, self._topk, self._sample, self._links = _compiled(helper(edges))
 
     def log_partition(self, lattice: Lattice, parts: Doubles, pairs: Doubles) -> Doubles:
         """Return log Z (B,) from scores of parts (B, P) and pairs (Q,); -inf where no path is possible."""
@@ -147,12 +158,20 @@ class Recursions:
         threads.run(self._sample, _ranges(lattice, 2), lattice, parts, pairs, uniforms, log_z, paths)
         return log_z, paths
 
+    def links(self, lattice: Lattice) -> Links:
+        """Return all edges, for recursions in torch operations."""
+        offsets = np.concatenate([[0], np.cumsum(lattice.nodes)])
+        rows = np.empty((self._links(lattice, offsets, np.empty((0, 6), np.int64)), 6), np.int64)
+        self._links(lattice, offsets, rows)
+        return Links(*rows[np.argsort(rows[:, 0], kind="stable")].T.copy())
+
     def tasks(self, lattice: Lattice, parts: Doubles, pairs: Doubles) -> Iterator[tuple[str, Callable[[], object]]]:
         """Yield the name and the call of each query, to compile its kernel before it is needed."""
         yield "log Z", partial(self.log_partition, lattice, parts, pairs)
         yield "expectations", partial(self.expectations, lattice, parts, pairs)
         yield "k best", partial(self.topk, lattice, parts, pairs, 2)
         uniforms = np.zeros((1, len(parts), lattice.longest))
+        yield "links", partial(self.links, lattice)
         yield "samples", partial(self.sample, lattice, parts, pairs, uniforms)
 
 
@@ -182,8 +201,8 @@ def _over_nodes(into: Any, combine: Any) -> Any:
     return over_nodes
 
 
-def _compiled(edges: Any) -> tuple[Any, Any, Any, Any]:
-    """Return the kernels of a structure: log Z, expectations, k best, samples."""
+def _compiled(edges: Any) -> tuple[Any, Any, Any, Any, Any]:
+    """Return the kernels of a structure: log Z, expectations, k best, samples, edges."""
 
     @helper
     def into(lattice, b, v, row, pairs, links, terms):
@@ -279,4 +298,21 @@ def _compiled(edges: Any) -> tuple[Any, Any, Any, Any]:
                     at += 1
                 paths[draw, b, at] = 0
 
-    return log_partition, expectations, topk, sample
+    @kernel(allocates=True)
+    def links(lattice, offsets, rows):
+        """Fill rows (E, 6), see `Links`, in order of nodes; return E. With no rows, count only."""
+        level, found, n_edges = np.zeros(lattice.nodes.max(), np.int64), np.empty((3, lattice.widest), np.int64), 0
+        for b in range(lattice.nodes.size):
+            for v in range(1, lattice.nodes[b]):
+                n = edges(lattice.sizes, b, v, found[0], found[1], found[2])
+                level[v] = 0
+                for k in range(n):
+                    level[v] = max(level[v], level[found[0, k]] + 1)
+                for k in range(n if rows.shape[0] else 0):
+                    row = rows[n_edges + k]
+                    row[0], row[1], row[2], row[3] = level[v], offsets[b] + v, offsets[b] + found[0, k], b
+                    row[4], row[5] = found[1, k], found[2, k]
+                n_edges += n
+        return n_edges
+
+    return log_partition, expectations, topk, sample, links

@@ -3,7 +3,18 @@
 from collections.abc import Callable, Iterator
 from importlib import import_module
 
-STRUCTURES = ("chain", "chain.beam", "factorial", "graph", "lowrank", "segment", "span", "tree", "tree.second_order")
+STRUCTURES = (
+    "alignment",
+    "chain",
+    "chain.beam",
+    "factorial",
+    "graph",
+    "lowrank",
+    "segment",
+    "span",
+    "tree",
+    "tree.second_order",
+)
 
 
 def tasks(structure: str) -> Iterator[tuple[str, Callable[[], object]]]:

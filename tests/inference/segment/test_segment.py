@@ -27,7 +27,7 @@ def arguments(log_segment, log_pairwise, lengths):
 def test_reference_is_the_sum_and_the_maximum_of_all_segmentations(seed):
     log_segment, log_pairwise, lengths = random_case(seed)
     for b, n in enumerate(lengths):
-        want = Segmented(log_segment[b], log_pairwise, n)
+        want = Segmented(log_segment[b], n, log_pairwise)
         assert reference.forward(log_segment[b, :n], log_pairwise) == pytest.approx(want.log_z, abs=1e-12)
         best = reference.forward(log_segment[b, :n], log_pairwise, add=np.max)
         assert best == pytest.approx(want.scores.max(), abs=1e-12)
@@ -44,7 +44,7 @@ def test_recursions_match_enumeration(seed, forbidden):
     paths, scores = segment.SEGMENTATIONS.topk(*given, 5)
     labels = segment.labels_of(paths, T, S)
     for b, n in enumerate(lengths):
-        want = Segmented(log_segment[b], log_pairwise, n)
+        want = Segmented(log_segment[b], n, log_pairwise)
         np.testing.assert_allclose([log_z[b], found.log_z[b]], want.log_z, atol=1e-12)
         np.testing.assert_allclose(found.parts[b], want.marginals().ravel(), atol=1e-12)
         np.testing.assert_allclose(found.pairs[b], want.transition_counts().ravel(), atol=1e-12)
@@ -63,7 +63,7 @@ def test_samples_have_their_probabilities():
     log_z, paths = segment.SEGMENTATIONS.sample(graph, parts, pairs, uniforms)
     drawn = segment.labels_of(paths, *log_segment.shape[1::2])
     for b, n in enumerate(lengths):
-        want = Segmented(log_segment[b], log_pairwise, n)
+        want = Segmented(log_segment[b], n, log_pairwise)
         assert log_z[b] == pytest.approx(want.log_z, abs=1e-12)
         rows, counts = np.unique(drawn[:, b], axis=0, return_counts=True)
         p = {row.tobytes(): p for row, p in zip(want.structures, want.probabilities, strict=True)}

@@ -1,0 +1,129 @@
+"""Base of structures that are the paths of a graph: segmentations, alignments. See ``inference.semirings``."""
+
+from abc import abstractmethod
+from typing import Any, ClassVar, NamedTuple, Self
+
+import torch
+from torch import Tensor
+
+from trelliswork.compute.checks import check_count, check_scores, check_shape
+from trelliswork.distributions.base import LogLinear, Structure
+from trelliswork.distributions.tensors import choose_backend, expectation, forbidden, host
+from trelliswork.errors import ValueRangeError
+from trelliswork.inference.paths import expectations, log_partition, torch_log_partition
+from trelliswork.inference.semirings import Integers, Lattice, Recursions
+from trelliswork.inference.tensors import doubles
+
+
+class PathExpectations(NamedTuple):
+    """log Z (B,), marginals of the parts (as the scores) and expected counts of pairs (B, S, S)."""
+
+    log_z: Tensor
+    marginals: Tensor
+    transition_counts: Tensor
+
+
+class PathStructure(LogLinear):
+    """Base class of structures scored by parts (B, ..) and by pairs (S, S) of neighboring parts."""
+
+    _recursions: ClassVar[Recursions]
+    _lattice: Lattice
+
+    def _set_scores(self, name: str, scores: Tensor, pairwise: Tensor, inside: Tensor, backend: str) -> None:
+        """Set the attributes; shapes have been checked. ``inside`` (over leading axes) is what is not padding."""
+        self._dtype = torch.float32 if scores.dtype == pairwise.dtype == torch.float32 else torch.float64
+        self._device = scores.device
+        if pairwise.device != scores.device:
+            raise ValueRangeError(f"{name} is on {scores.device}, log_pairwise on {pairwise.device}: move one of them.")
+        self.backend = choose_backend(backend, scores.device)
+        check_shape("log_pairwise", pairwise.shape, "S S", S=scores.shape[3])
+        check_scores("log_pairwise", host(pairwise.detach()))
+        if not float(host(scores.detach()).max()) < torch.inf:  # nan or inf is allowed in the padding
+            check_scores(name, host(scores.detach()), host(inside))
+            scores = torch.where(inside.reshape(*inside.shape, *[1] * (scores.ndim - inside.ndim)), scores, 0)
+        self._scores, self._pairs = scores.to(self._dtype), pairwise.to(self._dtype)
+
+    log_pairwise = property(lambda self: self._pairs, doc="Scores of pairs of neighboring parts.")
+
+    def expectations(self) -> PathExpectations:
+        """Return log Z (B,), the marginals and the expected number of pairs (B, S, S), from one pass."""
+        log_z, marginals, counts = self._moments()
+        return PathExpectations(log_z.to(self._dtype), marginals, counts)
+
+    def transition_counts(self) -> Tensor:
+        """Return the expected number of pairs of neighboring parts (B, S, S)."""
+        return self._moments()[2]
+
+    def topk(self, k: int) -> Structure:
+        """Return the k best structures (B, k, ..), all different, and their scores (B, k).
+
+        Where there are fewer, the rest is -1 with score -inf.
+        """
+        paths, scores = self._recursions.topk(self._lattice, *self._arrays(), k)
+        self._check_possible(torch.from_numpy(scores[:, 0]), "nothing to decode")
+        return self._filled(self._structure(self._decode(paths), scores), k)
+
+    def mbr(self) -> Structure:
+        """Return the structure with the most expected parts, and that number (B,)."""
+        with torch.no_grad():
+            log_z, marginals, _ = self._moments()
+        self._check_possible(log_z, "nothing to decode")
+        hits = torch.where(torch.isneginf(self._scores), -torch.inf, marginals)
+        return self._like(hits, forbidden(self._pairs.detach(), self._pairs.detach()).to(self._dtype)).argmax()
+
+    def sample(self, n: int = 1, *, generator: torch.Generator | None = None) -> Tensor:
+        """Return n exact, independent structures (n, B, ..); seed the ``generator`` to repeat them."""
+        check_count("n", n)
+        shape, device = (n, len(self._scores), self._lattice.longest), generator.device if generator else self._device
+        uniforms = torch.rand(shape, dtype=torch.float64, generator=generator, device=device)
+        log_z, paths = self._recursions.sample(self._lattice, *self._arrays(), uniforms.cpu().numpy())
+        self._check_possible(torch.from_numpy(log_z), "nothing to sample")
+        return self._tensor(self._decode(paths))
+
+    @abstractmethod
+    def _decode(self, paths: Integers) -> Integers:
+        """Return structures (.., n) of paths (.., longest); -1 everywhere where there is no path."""
+
+    @abstractmethod
+    def _like(self, scores: Tensor, pairwise: Tensor) -> Self:
+        """Return the distribution with other scores."""
+
+    def _arrays(self) -> tuple[Any, Any]:
+        return doubles(self._scores).reshape(len(self._scores), -1), doubles(self._pairs).reshape(-1)
+
+    def _log_z(self) -> Tensor:
+        if self.backend == "torch":
+            return self._torch_log_z()
+        return log_partition(self._recursions, self._lattice, self._scores, self._pairs)
+
+    def _torch_log_z(self, beta: Any = 1) -> Tensor:
+        return torch_log_partition(self._recursions, self._lattice, self._scores, self._pairs, beta)
+
+    def _moments(self) -> tuple[Tensor, Tensor, Tensor]:
+        needs_graph = torch.is_grad_enabled() and (self._scores.requires_grad or self._pairs.requires_grad)
+        B, S = len(self._scores), len(self._pairs)
+        if self.backend == "kernel" and not needs_graph:
+            found = expectations(self._recursions, self._lattice, self._scores, self._pairs)
+            marginals, counts = (torch.from_numpy(x).to(self._dtype) for x in (found.parts, found.pairs))
+            return torch.from_numpy(found.log_z), marginals.reshape(self._scores.shape), counts.reshape(B, S, S)
+        with torch.enable_grad():
+            # With one copy per sequence, the gradient of each copy is its own expectations.
+            leaves = [x if needs_graph else x.detach() for x in (self._scores, self._pairs.expand(B, S, S).clone())]
+            scores, pairs = leaves = [x if x.requires_grad else x.requires_grad_() for x in leaves]
+            log_z = torch_log_partition(self._recursions, self._lattice, scores, pairs, each=True)
+            marginals, counts = torch.autograd.grad(log_z.sum(), leaves, create_graph=needs_graph)
+        return log_z if needs_graph else log_z.detach(), marginals, counts
+
+    def _expected_score(self, moments: tuple[Tensor, Tensor, Tensor], sizes: bool = False) -> Tensor:
+        pairs = self._pairs.expand(moments[2].shape)
+        return expectation(moments[1], self._scores, sizes) + expectation(moments[2], pairs, sizes)
+
+    def _forbidden_by(self, other: Self) -> Self:
+        return self._like(forbidden(self._scores, other._scores), forbidden(self._pairs, other._pairs))
+
+    def _double(self) -> Self:
+        double = self._dtype == torch.float64
+        return self if double else self._like(self._scores.double(), self._pairs.double())
+
+    def _is_alike(self, other: Self) -> bool:
+        return type(self) is type(other) and self._scores.shape == other._scores.shape

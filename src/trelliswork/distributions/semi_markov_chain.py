@@ -1,0 +1,119 @@
+"""Distributions over segmentations with labels: semi-Markov chains."""
+
+from typing import Any, ClassVar, Self
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from trelliswork.compute.checks import check_lengths, check_shape
+from trelliswork.distributions.path_structure import PathStructure
+from trelliswork.distributions.tensors import bool_mask, check_integers, floats, host
+from trelliswork.errors import ShapeError
+from trelliswork.inference import segment
+from trelliswork.inference.semirings import Integers
+
+
+class SemiMarkovChain(PathStructure):
+    r"""Segmentations of sequences into labeled segments, scored by segments and by labels of neighboring segments.
+
+    .. math:: p(y) \propto \exp\Big(\sum_k s(t_k, l_k, y_k) + \sum_k w(y_k, y_{k+1})\Big)
+
+    Parameters
+    ----------
+    log_segment : Tensor (B, T, L, S)
+        ``log_segment[b, t, l - 1, j]`` is the score of a segment of l positions, at most L, that starts at position t
+        and has label j; -inf forbids it. Segments that would leave the sequence are ignored.
+    log_pairwise : Tensor (S, S)
+        ``log_pairwise[i, j]`` is the score of a segment with label i right before one with label j.
+    lengths : Tensor of int (B,), optional
+        Length of each sequence, 1 to T; all T by default. The padding is ignored.
+    backend : {"auto", "kernel", "torch"}
+        ``auto`` uses compiled kernels for CPU tensors. ``torch`` computes log Z and marginals by torch operations on
+        the tensors' device; best segmentations and samples are always computed on the CPU.
+
+    Notes
+    -----
+    Sarawagi and Cohen (2004). Time O(T S (L + S)), memory O(T S) per sequence, in log space and float64. A segmentation
+    is labels (B, T): the label of a segment at its first position, -1 at its other positions and in the padding.
+
+    Examples
+    --------
+    >>> import torch
+    >>> chain = SemiMarkovChain(torch.zeros(1, 4, 3, 1), torch.zeros(1, 1))
+    >>> round(chain.log_partition().exp().item())  # 4 positions in segments of at most 3
+    7
+    >>> longer = chain.condition(labels=torch.tensor([[-1, 0, -1, -1]]))  # a segment starts at position 1
+    >>> round(longer.log_partition().exp().item())
+    4
+    """
+
+    alike: ClassVar[str] = "segmentations of the same shape and lengths"
+    nouns: ClassVar[dict[str, str]] = {"noun": "segmentation of sequence", "parts": "segments"}
+    _recursions = segment.SEGMENTATIONS
+
+    def __init__(self, log_segment: Any, log_pairwise: Any, *, lengths: Any = None, backend: str = "auto") -> None:
+        scores = floats("log_segment", log_segment)
+        check_shape("log_segment", scores.shape, "B T L S")
+        if 0 in scores.shape:
+            raise ShapeError(f"log_segment must not be empty, got shape {tuple(scores.shape)}.")
+        B, T, L, S = scores.shape
+        counts = check_lengths(host(lengths), B, T)
+        self.lengths = torch.as_tensor(counts, device=scores.device)
+        inside = torch.arange(T, device=scores.device) < self.lengths[:, None]
+        self._set_scores("log_segment", scores, floats("log_pairwise", log_pairwise), inside, backend)
+        self._lattice = segment.lattice(counts, T, L, S)
+
+    log_segment = property(lambda self: self._scores, doc="Scores (B, T, L, S) of segments by start, length and label.")
+
+    def __repr__(self) -> str:
+        B, T, L, S = self._scores.shape
+        return f"SemiMarkovChain(B={B}, T={T}, L={L}, S={S}, dtype={self._dtype}, backend={self.backend!r})"
+
+    def condition(self, *, allowed: Any = None, labels: Any = None) -> Self:
+        """Return the distribution given evidence; the difference of the log partitions is its log probability.
+
+        Parameters
+        ----------
+        allowed : Tensor of bool (B, T, L, S), optional
+            Segments that may occur.
+        labels : Tensor of int (B, T), optional
+            Labels of segments that are known to start at a position; -1 for unknown.
+        """
+        B, T, L, S = self._scores.shape
+        mask = torch.ones(self._scores.shape, dtype=torch.bool, device=self._device)
+        if allowed is not None:
+            mask &= bool_mask("allowed", allowed, "B T L S", self._device, B=B, T=T, L=L, S=S)
+        if labels is not None:
+            known = check_integers("labels", labels, (B, T), -1, S - 1, self._inside(T))
+            fits = (known[..., None] < 0) | (known[..., None] == torch.arange(S, device=self._device))
+            mask &= fits[:, :, None]
+            starts = torch.nn.functional.pad((known >= 0).long().cumsum(dim=1), (1, L))
+            at = torch.arange(T, device=self._device)[:, None]
+            within = starts[:, at + torch.arange(1, L + 1, device=self._device)] - starts[:, at + 1]
+            mask &= (within == 0)[..., None]  # no other segment is known to start inside
+        return self._like(self._scores.masked_fill(~mask, -torch.inf), self._pairs)
+
+    def _like(self, scores: Tensor, pairwise: Tensor) -> Self:
+        return type(self)(scores, pairwise, lengths=self.lengths, backend=self.backend)
+
+    def _decode(self, paths: Integers) -> Integers:
+        _, T, _, S = self._scores.shape
+        return segment.labels_of(paths, T, S)
+
+    def _score(self, structure: Any) -> Tensor:
+        """Return the score (B,) of labels (B, T); -inf if a segment is too long, or none starts at position 0."""
+        B, T, L, S = self._scores.shape
+        labels = check_integers("labels", structure, (B, T), -1, S - 1, self._inside(T))
+        label = host(torch.where(self._inside(T), labels, -1))
+        b, start = np.nonzero(label >= 0)
+        ends = np.append(start[1:], 0)
+        last = np.append(b[1:] != b[:-1], True) if len(b) else np.zeros(0, bool)
+        lengths = np.where(last, host(self.lengths)[b], ends) - start
+        good = (label[:, 0] >= 0) & (np.bincount(b, lengths > L, minlength=B) == 0)
+        j, before = label[b, start], ~last
+        segments = self._scores[tuple(map(torch.from_numpy, (b, start, lengths.clip(max=L) - 1, j)))].double()
+        pairs = self._pairs[tuple(map(torch.from_numpy, (j[:-1][before[:-1]], j[1:][before[:-1]])))].double()
+        rows = (self._tensor(b), segments), (self._tensor(b[before]), pairs)
+        score = sum(torch.zeros(B, dtype=torch.float64, device=self._device).index_add(0, *row) for row in rows)
+        return torch.where(self._tensor(good), score, -torch.inf)
