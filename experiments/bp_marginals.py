@@ -9,13 +9,13 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from experiments import fractional
 from experiments.tables import Say, Table
+from experiments.tree_chains import ChainEstimate, gibbs_marginals
 from trelliswork.compute import threads
 from trelliswork.data import bundled
 from trelliswork.inference.tree import second_order
 from trelliswork.inference.tree.potentials import is_tree
-from trelliswork.inference.tree.second_order import reference
-from trelliswork.inference.tree.second_order.gibbs import ChainEstimate, gibbs_marginals
 from trelliswork.models import DependencyParser
 
 Doubles = NDArray[np.float64]
@@ -53,7 +53,7 @@ def bp_marginals(
     """Measure errors of arc marginals on sentences of the bundled test part, by a parser trained on the bundled corpus.
 
     Up to six words, and wherever the candidates allow it, the posterior is enumerated. Up to ``longest`` words it is
-    estimated by four Markov chains of ``n_sweeps`` sweeps each (``second_order.gibbs``); the standard errors from the
+    estimated by four Markov chains of ``n_sweeps`` sweeps each (``tree_chains``); the standard errors from the
     means of batches tell how good that is. The log score is the mean log-probability of gold heads that pruning has
     kept. ``calibrated`` fits temperatures first.
 
@@ -126,7 +126,7 @@ def _loopy(sentence: Sentence, **options: Any) -> Doubles:
 
 
 def _fractional(sentence: Sentence, **options: Any) -> Doubles:
-    return reference.beliefs(sentence.parts, *sentence.scores, **options)
+    return fractional.beliefs(sentence.parts, *sentence.scores, **options)
 
 
 def _measure(sentences: list[Sentence], method: Callable[[Sentence], Doubles]) -> list[float]:

@@ -196,7 +196,6 @@ def test_development_data_and_the_bundled_corpus(folder):
     assert "kept epoch" in done.stdout
     assert "UAS" in ask("evaluate", out, dev).stdout
     settings = {"tree_every": 1, "bp_tol": 0.01, "bp_damping": 0.1, "learning_rate_labels": 0.1, "patience": 1}
-    settings["objective"] = "log-score"
     more = [part for name, value in settings.items() for part in ("--" + name.replace("_", "-"), str(value))]
     more += ["--max-iter-labels", "1", "--force", "--json"]
     done = ask("train", "parser", train, "--dev", dev, "-o", out, *more, *FAST)
@@ -306,7 +305,6 @@ def test_error_messages(folder, parser, tmp_path):
             ((*train, "--order", "1", "--" + option, "1", *out), 2, f"--{option}: for the second order only")
             for option in ("max-iter-second-order", "learning-rate-second-order", "bp-iterations", "tree-every")
         ),
-        ((*train, "--order", "1", "--objective", "accuracy", *out), 2, "--objective: for the second order only"),
         ((*train, "--order", "1", "--bp-tol", "1", *out), 2, "--bp-tol: for the second order only"),
         ((*train, "--order", "1", "--bp-damping", "0.1", *out), 2, "--bp-damping: for the second order only"),
         ((*train, "--order", "1", "--threshold", "0.1", *out), 2, "--threshold: for the second order only"),

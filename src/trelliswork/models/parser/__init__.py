@@ -50,7 +50,6 @@ from trelliswork.models.parser.training import (
     PARTS,
     SECOND,
     FirstOrder,
-    Objective,
     SecondOrder,
     Stages,
     jackknifed,
@@ -172,14 +171,6 @@ class DependencyParser(TreeParser):
         bp_damping: Annotated[
             float, Parameter("Share of the old message in a new one, for belief propagation.", minimum=0, below=1)
         ] = Propagation.damping,
-        objective: Annotated[
-            Objective,
-            Parameter(
-                "Objective of the second order: the likelihood, with Bethe's log Z, or a function of the beliefs of "
-                "gold heads, whose gradient goes back through all iterations: their log score or expected accuracy.",
-                panel=TRAINING,
-            ),
-        ] = "likelihood",
         max_iter: Annotated[int, Parameter("Epochs of the first order.", minimum=1, panel=TRAINING)] = 3,
         max_iter_second_order: Annotated[int, Parameter("Epochs of the second order.", minimum=1, panel=TRAINING)] = 3,
         max_iter_labels: Annotated[int, Parameter("Epochs of the labels.", minimum=1, panel=TRAINING)] = 4,
@@ -248,7 +239,6 @@ class DependencyParser(TreeParser):
         self.tree_every = tree_every
         self.bp_tol = bp_tol
         self.bp_damping = bp_damping
-        self.objective = objective
         self.max_iter = max_iter
         self.max_iter_second_order = max_iter_second_order
         self.max_iter_labels = max_iter_labels
@@ -362,7 +352,7 @@ class DependencyParser(TreeParser):
                 scorers = [(replace(scorer, first=first), some) for first, some in pruners]
             return SecondOrder(
                 tokens, trees, features, scorer.propagation, prune(scorers, tokens, trees, gold), weights[0],
-                self.objective, None if crossing is None else gold,
+                None if crossing is None else gold,
                 rate=self.learning_rate_second_order, batch_size=self.batch_size, seed=(self.seed, 1),
                 dropout=self.dropout, l2=self.l2,
             )  # fmt: skip

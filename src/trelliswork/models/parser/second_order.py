@@ -1,18 +1,14 @@
 """Second-order parsing: unpruned arcs, consecutive siblings and grandparents, by belief propagation."""
 
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from trelliswork.inference.tree.second_order import (
     Parts,
-    Scores,
     SecondOrderResult,
     infer,
-    infer_with_gradients,
     parts,
 )
 from trelliswork.models.parser.features import ParseTokens
@@ -123,23 +119,16 @@ class Propagation:
 
     def __call__(self, parts: Parts, scores: tuple[Doubles, Doubles, Doubles]) -> SecondOrderResult:
         """Compute the beliefs of all parts."""
-        return infer(parts, *scores, **self._options())
-
-    def with_gradients(
-        self, parts: Parts, scores: tuple[Doubles, Doubles, Doubles]
-    ) -> tuple[SecondOrderResult, Callable[[Doubles], Scores]]:
-        """Compute the beliefs of all parts; return also a function from derivatives by arcs to those by all scores."""
-        return infer_with_gradients(parts, *scores, **self._options())
-
-    def _options(self) -> dict[str, Any]:
-        return {
-            "projective": self.kind.projective,
-            "single_root": self.kind.single_root,
-            "max_iter": self.max_iter,
-            "tree_every": self.tree_every,
-            "tolerance": self.tolerance,
-            "damping": self.damping,
-        }
+        return infer(
+            parts,
+            *scores,
+            projective=self.kind.projective,
+            single_root=self.kind.single_root,
+            max_iter=self.max_iter,
+            tree_every=self.tree_every,
+            tolerance=self.tolerance,
+            damping=self.damping,
+        )
 
 
 def keep(kind: TreeKind, log_arc: Doubles, marginals: Doubles, lengths: Integers, threshold: float) -> Mask:

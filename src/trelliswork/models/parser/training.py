@@ -6,9 +6,7 @@ Trees are trained by conditional likelihood with averaged AdaGrad:
 
 With all heads known the first term is the score of a tree. The gradient by the score of a part is the part's
 probability given the known heads, minus its probability. For second-order models log Z is Bethe's estimate and
-probabilities are the beliefs of belief propagation. Their objective may instead be a function of the beliefs that
-decoding uses, after its fixed number of iterations: the log score of the known heads, or the expected number of
-correct ones. The gradient then goes back through all iterations (Gormley, Dredze and Eisner, 2015).
+probabilities are the beliefs of belief propagation.
 
 A model whose trees may have crossing arcs, but rarely have them, would lose accuracy if all crossing trees were rivals
 of each tree. With K the known heads without those that no projective tree has, both orders maximize
@@ -25,7 +23,7 @@ import math
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -61,9 +59,7 @@ TAGGER, FIRST, SECOND, LABELS = "tagger", "first order", "second order", "labels
 PARTS = "arcs", "siblings", "grandparents"
 Progress = Callable[[float], None]  # takes the share of an epoch that is done
 ANNOUNCE_SECONDS = 5.0  # between two reports within an epoch
-Objective = Literal["likelihood", "log-score", "accuracy"]
 Scores3 = tuple[Doubles, Doubles, Doubles]  # of arcs (A,), siblings (S,), grandparents (G,)
-TINY = 1e-10  # least belief of a head in a logarithm
 ACTIVE = 1e-3  # parts with a smaller gradient are left out of an update
 
 
@@ -186,7 +182,6 @@ class SecondOrder(TreeTrainer):
     propagation: Propagation
     arcs: PrunedArcs
     start: Weights  # of the arcs
-    objective: Objective = "likelihood"
     crossing: Gold | None = None  # all known heads, if ``gold`` lacks those that no projective tree has
 
     def __post_init__(self) -> None:
@@ -201,8 +196,7 @@ class SecondOrder(TreeTrainer):
         batch = self.arcs.candidates(self.tokens, sentences)
         scores = batch.scores(self.features, self.tokens, weights, drop)
         heads = self.gold.rows(sentences)
-        kind = self._likelihood if self.objective == "likelihood" else self._through_beliefs
-        loss, gradients = kind(batch, heads, scores)
+        loss, gradients = self._likelihood(batch, heads, scores)
         if self.crossing is not None:
             loss += self._add_crossings(batch, heads, self.crossing.rows(sentences), scores, gradients)
         return loss, batch, gradients
@@ -217,15 +211,6 @@ class SecondOrder(TreeTrainer):
             loss += self._constrain(batch, partial, heads[partial], scores, observed)
         beliefs = result.arcs, result.siblings, result.grandparents
         return float(loss), tuple(o - b for o, b in zip(observed, beliefs, strict=True))  # type: ignore[return-value]
-
-    def _through_beliefs(self, batch: Candidates, heads: Integers, scores: Scores3) -> tuple[float, Scores3]:
-        """Return a loss of the beliefs of the known heads, and its negative gradient through belief propagation."""
-        result, gradients = self.propagation.with_gradients(batch.parts, scores)
-        gold = heads[batch.rows, batch.arcs.modifiers - 1] == batch.arcs.heads
-        beliefs = np.maximum(result.arcs, TINY)
-        if self.objective == "log-score":
-            return -float(np.log(beliefs[gold]).sum()), gradients(gold / beliefs)
-        return float((1 - result.arcs[gold]).sum()), gradients(gold.astype(np.float64))
 
     def _add_crossings(
         self, batch: Candidates, heads: Integers, every: Integers, scores: Scores3, gradients: Scores3

@@ -11,19 +11,12 @@ on. An iteration sends the messages of the automata and the pairs, and every ``t
 tree. Smith and Eisner, Dependency Parsing by Belief Propagation (2008); Burkett and Klein (ACL 2013 tutorial).
 """
 
-from collections.abc import Callable
-from typing import Any
-
 import numpy as np
-from numpy.typing import NDArray
 
 from trelliswork.compute import threads
 from trelliswork.compute.checks import check_count
-from trelliswork.compute.simd import VECTOR_BYTES
 from trelliswork.errors import ShapeError, ValueRangeError
-from trelliswork.inference.tree.second_order import reference
 from trelliswork.inference.tree.second_order.kernels import beliefs, log_space
-from trelliswork.inference.tree.second_order.kernels.gradients import backward
 from trelliswork.inference.tree.second_order.kernels.records import (
     Doubles,
     Longs,
@@ -31,13 +24,10 @@ from trelliswork.inference.tree.second_order.kernels.records import (
     Parts,
     Scores,
     SecondOrderResult,
-    Tape,
 )
 from trelliswork.inference.tree.second_order.parts import parts
 
-__all__ = ["Parts", "Scores", "SecondOrderResult", "infer", "infer_with_gradients", "parts"]
-
-list_parts = parts  # where ``parts`` is an argument
+__all__ = ["Parts", "Scores", "SecondOrderResult", "infer", "parts"]
 
 
 def infer(
@@ -65,52 +55,7 @@ def infer(
     """
     options = Options(projective, single_root, max_iter, tree_every, tolerance, damping)
     options, scores = _checked(parts, (arc_scores, sibling_scores, grandparent_scores), options)
-    return _infer(parts, scores, options, _tape(parts, 0))[0]
-
-
-def infer_with_gradients(
-    parts: Parts, arc_scores: object, sibling_scores: object = (), grandparent_scores: object = (), **options: Any
-) -> tuple[SecondOrderResult, Callable[[Doubles], Scores]]:
-    """Run `infer`; return its result, and a function that differentiates through all iterations.
-
-    The function takes the derivatives (A,) of a loss by ``result.arcs``, and returns those by the scores of arcs (A,),
-    siblings (S,) and grandparents (G,). The number of iterations of a sentence counts as given. It takes about five
-    times as long as `infer`, and memory for the messages of ``max_iter`` iterations. Stoyanov, Ropson and Eisner
-    (2011); Gormley, Dredze and Eisner (2015).
-    """
-    settings, scores = _checked(parts, (arc_scores, sibling_scores, grandparent_scores), Options(**options))
-    tape = _tape(parts, settings.max_iter)
-    result, safe = _infer(parts, scores, settings, tape)
-
-    def gradients(by_arcs: Doubles) -> Scores:
-        by_arcs = np.ascontiguousarray(by_arcs, np.float64)
-        if by_arcs.shape != result.arcs.shape:
-            raise ShapeError(f"by_arcs must have shape {result.arcs.shape}, one number per arc, got {by_arcs.shape}.")
-        by_score = Scores(*(np.zeros(len(one)) for one in scores))
-        good = safe.copy()
-        ranges = threads.cut(5 * _work(parts) * settings.max_iter, least=threads.LEAST_WORK)
-        threads.run(backward, ranges, parts, scores, settings, result.n_iter, tape, by_arcs, by_score, good)
-        for b in np.flatnonzero(~good & (result.log_partition > -np.inf)).tolist():
-            _one_by_reference(parts, b, scores, settings, int(result.n_iter[b]), by_arcs, by_score)
-        return by_score
-
-    return result, gradients
-
-
-def _one_by_reference(
-    parts: Parts, b: int, scores: Scores, options: Options, n_iter: int, by_arcs: Doubles, by_score: Scores
-) -> None:
-    """Fill the derivatives of one sentence, whose odds leave the range of numbers, by the reference."""
-    arcs, siblings, pairs = (
-        slice(*ptr[b : b + 2].tolist()) for ptr in (parts.arc_ptr, parts.sibling_ptr, parts.grandparent_ptr)
-    )
-    alone = list_parts(
-        parts.n_words[b : b + 1], [0, arcs.stop - arcs.start], parts.heads[arcs], parts.modifiers[arcs],
-        siblings=siblings.stop > siblings.start, grandparents=pairs.stop > pairs.start,
-    )  # fmt: skip
-    own = scores.arcs[arcs], scores.siblings[siblings], scores.grandparents[pairs]
-    found = reference.gradients(alone, own, by_arcs[arcs], options._replace(max_iter=n_iter))
-    by_score.arcs[arcs], by_score.siblings[siblings], by_score.grandparents[pairs] = found
+    return _infer(parts, scores, options)
 
 
 def _checked(parts: Parts, scores: tuple[object, object, object], options: Options) -> tuple[Options, Scores]:
@@ -132,27 +77,14 @@ def _checked(parts: Parts, scores: tuple[object, object, object], options: Optio
     )
 
 
-def _tape(parts: Parts, n_rows: int) -> Tape:
-    """Return a tape for this number of iterations."""
-    A = len(parts.heads) if n_rows else 0
-    ends = np.zeros(parts.n_sentences + 1, np.int64)
-    if n_rows and len(parts.grandparent_upper):
-        width = VECTOR_BYTES // 8
-        sizes = np.diff(parts.in_start) * (-(-np.diff(parts.out_start) // width) * width)
-        ends = np.concatenate([[0], np.cumsum(sizes)])[parts.node_ptr]
-    t, s, G = (np.empty((n_rows, A)) for _ in range(3))
-    gu, gl = (np.empty((n_rows, int(ends[-1]))) for _ in range(2))
-    return Tape(t, s, G, gu, gl, ends)
-
-
 def _work(parts: Parts) -> Longs:
     """Return the number of operations (B,) of an iteration, roughly."""
     siblings, pairs = np.diff(parts.sibling_ptr), np.diff(parts.grandparent_ptr)
     return np.diff(parts.arc_ptr) * (parts.n_words + 20) + siblings + pairs
 
 
-def _infer(parts: Parts, scores: Scores, options: Options, tape: Tape) -> tuple[SecondOrderResult, NDArray[np.bool_]]:
-    """Return the result and the sentences (B,) that need no log space; fill the tape."""
+def _infer(parts: Parts, scores: Scores, options: Options) -> SecondOrderResult:
+    """Run belief propagation in probability space, and once more in log space where numbers left their range."""
     A, S, G = map(len, scores)
     max_iter = options.max_iter
     B = parts.n_sentences
@@ -161,14 +93,14 @@ def _infer(parts: Parts, scores: Scores, options: Options, tape: Tape) -> tuple[
     results = SecondOrderResult(log_z, *by_part, converged, n_iter, residual, np.ones(A))
     safe = np.ones(B, np.bool_)
     ranges = threads.cut(_work(parts) * max_iter, least=threads.LEAST_WORK)
-    threads.run(beliefs.infer, ranges, parts, scores, options, results, safe, tape)
+    threads.run(beliefs.infer, ranges, parts, scores, options, results, safe)
     with np.errstate(divide="ignore", invalid="ignore"):  # in sentences that are not safe
         np.add(scores.arcs, np.log(results.tree_scores), out=results.tree_scores)
     which = np.flatnonzero(~safe)
     if which.size:
         ranges = threads.cut((parts.n_words[which] + 1) ** 3 * 20 * max_iter, least=threads.LEAST_WORK)
         threads.run(log_space.infer, ranges, which, parts, scores, options, results)
-    return results, safe
+    return results
 
 
 def _scores(name: str, values: object, size: int) -> Doubles:

@@ -43,7 +43,6 @@ from trelliswork.inference.tree.second_order.kernels.records import (
     Parts,
     Scores,
     SecondOrderResult,
-    Tape,
 )
 from trelliswork.inference.tree.second_order.kernels.spanning import derivatives
 
@@ -182,11 +181,8 @@ def _copy_pairs(n, arcs: Arcs, values, at, blocks, to_blocks):
 
 
 @kernel(error_model="numpy", allocates=True)
-def infer(start, stop, parts: Parts, scores: Scores, options: Options, results: SecondOrderResult, safe, tape: Tape):
-    """Fill the results of sentences start..stop, and the tape if it has rows.
-
-    ``safe`` (B,) is False where log space is needed.
-    """
+def infer(start, stop, parts: Parts, scores: Scores, options: Options, results: SecondOrderResult, safe):
+    """Fill the results of sentences start..stop; ``safe`` (B,) becomes False where log space is needed."""
     arc_scores, sibling_scores, grandparent_scores = scores
     W = lanes(arc_scores)
     A, N, S, wide, size = 0, 0, 0, 0, 0
@@ -274,13 +270,6 @@ def infer(start, stop, parts: Parts, scores: Scores, options: Options, results: 
                 change = max(change, abs(belief - before[a]))
                 before[a] = belief
             results.n_iter[b], results.residual[b] = n_done + 1, change
-            if len(tape.t):
-                for a in range(A):
-                    tape.t[n_done, first + a], tape.s[n_done, first + a] = t[a], s[a]
-                    tape.G[n_done, first + a] = G[a]
-                for k in range(size):
-                    tape.gu[n_done, tape.block_ptr[b] + k] = gu[k]
-                    tape.gl[n_done, tape.block_ptr[b] + k] = gl[k]
             if change <= options.tolerance and n_done % options.tree_every == 0:  # all factors took part
                 results.converged[b] = True
                 break

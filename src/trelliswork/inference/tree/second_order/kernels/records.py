@@ -54,20 +54,6 @@ class Scores(NamedTuple):
     grandparents: Any
 
 
-class Tape(NamedTuple):
-    """Messages after each iteration, as odds, for derivatives; arrays of no rows if nothing is recorded.
-
-    Those of pairs are in padded blocks (see ``beliefs``), which start at ``block_ptr[b]`` for sentence b.
-    """
-
-    t: Any  # (max_iter, A) of the tree
-    s: Any  # (max_iter, A) of the automata
-    G: Any  # (max_iter, A) products of those of the pairs
-    gu: Any  # (max_iter, blocks) of the pairs to their upper arcs
-    gl: Any  # (max_iter, blocks) and to their lower arcs
-    block_ptr: Any  # (B + 1,)
-
-
 class Options(NamedTuple):
     """Settings of belief propagation; see ``second_order.infer``."""
 

@@ -3,11 +3,12 @@
 import numpy as np
 import pytest
 
+from experiments import tree_chains
+from experiments.tree_chains import gibbs_marginals
 from tests.inference.tree.second_order.test_second_order import enumerated, random_scores, some_arcs
 from trelliswork.compute import threads
 from trelliswork.errors import ImpossibleError, ShapeError, ValueRangeError
-from trelliswork.inference.tree.second_order import gibbs, infer, parts
-from trelliswork.inference.tree.second_order.gibbs import gibbs_marginals
+from trelliswork.inference.tree.second_order import infer, parts
 
 
 @pytest.mark.parametrize("projective", [True, False])
@@ -31,11 +32,11 @@ def test_proposals_alone_have_the_same_distribution(monkeypatch):
     p = parts(*some_arcs(rng, [4], 1.0))
     scores = random_scores(rng, p, 0.3, 0.5)
     want = enumerated(p, 0, scores, True, True)
-    exact, model = want.probabilities @ want.arcs, gibbs.Model
+    exact, model = want.probabilities @ want.arcs, tree_chains.Model
     monkeypatch.setattr(
-        gibbs, "Model", lambda *a: model(*a)._replace(free=np.zeros(0, np.int64), fixed=np.arange(1, 5))
+        tree_chains, "Model", lambda *a: model(*a)._replace(free=np.zeros(0, np.int64), fixed=np.arange(1, 5))
     )
-    chains = gibbs.gibbs_marginals(p, *scores, n_sweeps=8000)
+    chains = gibbs_marginals(p, *scores, n_sweeps=8000)
     assert np.abs(infer(p, *scores, max_iter=20, damping=0.3).arcs - exact).max() > 0.05  # that of the proposals
     assert (np.abs(chains.arcs - exact) <= 4 * chains.errors + 1e-3).all()
 
