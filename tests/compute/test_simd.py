@@ -205,3 +205,13 @@ def test_hashes_equal_those_of_single_numbers():
     sums = [(int(a) + int(b)) % 2**64 for a, b in zip(keys, more, strict=True)]
     assert ids.tolist() == [((x ^ x >> 32) * int(multiplier) % 2**64) >> 42 for x in sums]
     assert (ids > 0).all()
+
+
+@pytest.mark.parametrize("dtype", [np.uint16, np.uint32])
+def test_n_below(dtype):
+    n_below = njit(lambda a, k, x: simd.n_below(a, k, x))
+    top = np.iinfo(dtype).max
+    words = np.array([9, *range(0, 45, 3), top, 0], dtype)
+    for x in (0, 1, 3, 20, 42, 43, int(top)):
+        assert n_below(words, 1, x) == next(k for k, word in enumerate(words[1:]) if word >= x)
+    assert n_below(np.zeros(16, dtype), 0, 1) == 16

@@ -439,6 +439,22 @@ def all_below(typingctx: Any, a: Any, x: Any) -> Any:
 
 
 @intrinsic
+def n_below(typingctx: Any, array: Any, index: Any, x: Any) -> Any:
+    """``n_below(array, k, x)``: of the 16 unsigned integers from flat index k on, the number before the first >= x."""
+
+    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        row, limit = ir.VectorType(ir.IntType(array.dtype.bitwidth), 16), ir.IntType(array.dtype.bitwidth)
+        data = context.make_array(signature.args[0])(context, builder, args[0]).data
+        place = builder.bitcast(builder.gep(data, [args[1]]), row.as_pointer())
+        value = builder.load(place, align=array.dtype.bitwidth // 8)
+        least = splat(builder, builder.trunc(args[2], limit), 16)
+        below = builder.bitcast(builder.icmp_unsigned("<", value, least), ir.IntType(16))
+        return builder.cttz(builder.not_(builder.zext(below, ir.IntType(64))), ir.Constant(ir.IntType(1), 1))
+
+    return types.intp(array, types.intp, types.int64), codegen
+
+
+@intrinsic
 def first_equal(typingctx: Any, a: Any, b: Any) -> Any:
     """``first_equal(u, v)``: the first lane in which the vectors are equal, or the number of lanes."""
 

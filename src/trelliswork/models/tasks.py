@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trelliswork.data.schemes import detect_scheme
-from trelliswork.data.vocabulary import UNKNOWN, Vocabulary
+from trelliswork.data.vocabulary import END, START, UNKNOWN, Vocabulary
 from trelliswork.errors import DataError, ShapeError, ValueRangeError
 from trelliswork.inference import chain
 from trelliswork.models.base import Estimator
@@ -247,6 +247,52 @@ class NextWord(LanguageModel):
 
         ``<unk>`` is one of them if ``unknown``; probabilities are those of the model in either case (see ``fill``).
         """
+
+
+class Incremental(NextWord):
+    """A language model whose state is a value, so that a decoder can extend many hypotheses word by word.
+
+    Examples
+    --------
+    >>> from trelliswork import KneserNey
+    >>> lm = KneserNey(3).fit([["the", "dog", "runs"], ["the", "cat", "runs"]])
+    >>> score, state = 0.0, lm.start()
+    >>> for word in ["the", "dog", "</s>"]:
+    ...     more, state = lm.extend(state, word)
+    ...     score += more
+    >>> abs(score - lm.log_prob("the dog")) < 1e-12
+    True
+    """
+
+    @abstractmethod
+    def start(self) -> Any:
+        """Return the state before the first word of a sentence."""
+
+    @abstractmethod
+    def extend_many(self, states: Sequence[Any], words: Sequence[str]) -> tuple[NDArray[np.float64], list[Any]]:
+        """Return log p(word | state) of one word for each of n states (n,), and the states after the words.
+
+        ``</s>`` is the end of the sentence, after which the state is that of ``start``. Scores are natural logarithms:
+        those of the words of a sentence and of its end sum to its log evidence.
+        """
+
+    def extend(self, state: Any, word: str) -> tuple[float, Any]:
+        """Return log p(word | state) and the state after the word; see ``extend_many``."""
+        scores, states = self.extend_many([state], [word])
+        return float(scores[0]), states[0]
+
+    def _extensions(self, states: Sequence[Any], words: Sequence[str], end: int) -> list[int]:
+        """Return the ids of words that extend states, ``end`` for the end; raise an error for what is no word."""
+        self._check_fitted()
+        if isinstance(words, str) or len(states) != len(words):
+            raise ShapeError(f"words must be a list of n={len(states)} words, one for each state, got {words!r:.60}.")
+        for word in words:
+            if not isinstance(word, str) or word == START:
+                raise DataError(f"a state is extended by a word, or by {END} at the end, got {word!r:.60}.")
+        try:
+            return [end if word == END else self.vocabulary_.id(word) for word in words]
+        except KeyError as error:
+            raise DataError(f"{error.args[0]} Train without strict for words outside the vocabulary.") from None
 
 
 def accuracy(predicted: Sequence[Sequence[Any]], gold: Sequence[Sequence[Any]]) -> float:

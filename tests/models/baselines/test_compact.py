@@ -26,31 +26,44 @@ def test_a_loaded_model_has_the_same_scores(tmp_path, mapped):
 
 
 @pytest.mark.parametrize(
-    ("name", "index", "value"),
+    ("order", "name", "index", "value"),
     [
-        ("2.words", 0, 60_000),
-        ("2.words", 1, 0),
-        ("1.nodes", 3, 2**63),
-        ("2.nodes", -1, 0),
-        ("2.nodes", 2, 2**64 - 1),
-        ("3.nodes", 4, 60_000),
-        ("2.share", 0, np.nan),
-        ("1.rest", 0, np.inf),
-        ("1.share", 0, -1.0),
+        (2, "words", 0, 60_000),
+        (2, "words", 1, 0),
+        (1, "nodes", 3, 2**63),
+        (2, "nodes", -1, 0),
+        (2, "nodes", 2, 2**64 - 1),
+        (3, "nodes", 4, 60_000),
+        (2, "share", 0, np.nan),
+        (1, "rest", 0, np.inf),
+        (1, "share", 0, -1.0),
     ],
 )
-def test_damaged_tables_are_refused(tmp_path, name, index, value):
+def test_damaged_tables_are_refused(tmp_path, order, name, index, value):
     """Not by checksums alone: no query reads beyond an array, whatever a file says."""
     KneserNey(3).fit(sentences()).save(tmp_path / "m")
     plain, arrays = load_model(tmp_path / "m")
-    arrays[name][index] = value
+    arrays = {key: array.copy() for key, array in arrays.items()}
+    sizes, numbers = plain["tables"]["sizes"], plain["tables"]["numbers"]
+    store = compact.Store(*(arrays[key] for key in compact._ARRAYS), compact._orders(sizes, numbers))
+    getattr(compact._levels(store, sizes)[order - 1], name)[index] = value
     del plain["checksum"], plain["files"]
     save_model(tmp_path / "m", KneserNey.kind, plain, arrays)
-    with pytest.raises(DataError, match=r"order [123] is damaged"):
+    with pytest.raises(DataError, match=r"damaged"):
         load(tmp_path / "m")
 
 
-@pytest.mark.parametrize("key", ["stride", "bits", "n_words"])
+@pytest.mark.parametrize("name", ["words", "nodes", "codes", "values"])
+def test_tables_of_other_lengths_are_refused(tmp_path, name):
+    KneserNey(3).fit(sentences()).save(tmp_path / "m")
+    plain, arrays = load_model(tmp_path / "m")
+    del plain["checksum"], plain["files"]
+    save_model(tmp_path / "m", KneserNey.kind, plain, arrays | {name: arrays[name][:-1].copy()})
+    with pytest.raises(DataError, match=r"damaged"):
+        load(tmp_path / "m")
+
+
+@pytest.mark.parametrize("key", ["stride", "numbers", "sizes", "n_words"])
 def test_incomplete_tables_are_refused(tmp_path, key):
     KneserNey(3).fit(sentences()).save(tmp_path / "m")
     plain, arrays = load_model(tmp_path / "m")

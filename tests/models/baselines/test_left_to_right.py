@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 
-from trelliswork.errors import DataError, NotFittedError
+from trelliswork.errors import DataError, NotFittedError, ShapeError, ValueRangeError
 from trelliswork.models import KneserNey, LogBilinear, load
 
 TEXT = [["a", "b", "c"], ["b", "c"], ["a", "c", "c", "b"], ["c"], ["b", "b", "a", "c", "a", "b"]]
@@ -32,6 +32,46 @@ def test_next_words_and_log_evidence_agree(model):
     ranked = model.predict_next(["a"], 10)
     assert sorted(word for word, _ in ranked) == ["</s>", "a", "b", "c"]
     assert_allclose([p for _, p in ranked], np.sort(model.next_distribution(["a"]))[::-1])
+
+
+def test_states_are_values_and_their_scores_sum_to_those_of_sentences(model):
+    words = [*"abcacbbca", "</s>"]
+    states, total = [model.start()], 0.0
+    for word in words:
+        score, state = model.extend(states[-1], word)
+        states.append(state)
+        total += score
+    assert_allclose(total, model.log_prob(words[:-1]), rtol=1e-12 if model.kind == "kneser-ney" else 1e-5)
+    assert states[-1] == model.start()
+    assert model.extend(states[4], "b")[0] == model.extend(states[4], "b")[0]  # an old one is still there
+    hypotheses = [state for state in states for _ in "abc"]
+    scores, after = model.extend_many(hypotheses, [*"abc"] * len(states))
+    one_by_one = [model.extend(state, word) for state, word in zip(hypotheses, [*"abc"] * len(states), strict=True)]
+    assert_allclose(scores, [score for score, _ in one_by_one], rtol=1e-12)
+    assert after == [state for _, state in one_by_one]
+    for t, state in enumerate(states[:6]):
+        p = model.next_distribution(words[:t])
+        assert_allclose(
+            np.exp(model.extend_many([state] * 4, ["</s>", *"abc"])[0]), p[[0, *model.vocabulary_.ids("abc")]]
+        )
+    assert len(set(states)) <= 4**2 + 2  # beams may merge hypotheses
+    assert model.extend_many([], [])[1] == []
+
+
+def test_what_extends_no_state_is_an_error(model):
+    start = model.start()
+    for word in ("zebra", "<s>", None, ["a"]):
+        with pytest.raises(DataError):
+            model.extend(start, word)
+    with pytest.raises(ShapeError, match="one for each state"):
+        model.extend_many([start], ["a", "b"])
+    with pytest.raises(ShapeError, match="list of n=1"):
+        model.extend_many([start], "a")
+    for state in ((-1,), (4,), (0.5,), ("a",)):
+        with pytest.raises(ValueRangeError, match="results of start"):
+            model.extend(state, "a")
+    with pytest.raises(NotFittedError):
+        KneserNey(2).extend((0,), "a")
 
 
 @pytest.mark.parametrize("sentence", ["___", "a ___", "___ c", "a b ___ c a", "b b a c a b c ___ c b a a b c"])

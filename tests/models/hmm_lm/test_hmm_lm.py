@@ -36,6 +36,44 @@ def plain():
     return HMMLanguageModel(6, **QUICK).fit(TEXT)
 
 
+def test_states_are_values_and_their_scores_sum_to_those_of_sentences(lm, monkeypatch):
+    tables = lm.tables()
+    double = type(tables[1])(*(part.double() for part in tables[1].tensors()))
+    monkeypatch.setattr(lm, "_tables", (tables[0].double(), double, tables[2].double()))
+    words = ["the", "dog", "run", "a", "new", "cats"]
+    states, total = [lm.start()], 0.0
+    for word in [*words, "</s>"]:
+        score, state = lm.extend(states[-1], word)
+        states.append(state)
+        total += score
+    assert_allclose(total, lm.log_evidence([words])[0], rtol=1e-12)
+    assert_allclose(states[-1], lm.start())
+    every = [*lm.vocabulary_, "</s>"]
+    for t, state in enumerate(states[:-1]):
+        scores, after = lm.extend_many([state] * len(every), every)
+        expected = dict(lm.predict_next(words[:t], len(every), unknown=True))
+        p = np.exp(scores)
+        assert_allclose(p.sum(), 1, rtol=1e-6)  # rows of float32
+        assert_allclose(p / p.sum(), [expected[word] for word in every], rtol=1e-12)
+        for word, new in zip(every, after, strict=True):
+            assert_allclose(new, lm.extend(state, word)[1], rtol=1e-12)
+
+
+def test_what_extends_no_state_is_an_error(plain):
+    start = plain.start()
+    for word in ("<s>", None, ["the"]):
+        with pytest.raises(DataError):
+            plain.extend(start, word)
+    with pytest.raises(ShapeError, match="one for each state"):
+        plain.extend_many([start, start], ["the"])
+    for states in ([start[:-1]], [start, start[:-1]], [3.0]):
+        with pytest.raises(ShapeError, match="S=6"):
+            plain.extend_many(states, ["the"] * len(states))
+    nowhere, after = plain.extend(np.zeros_like(start), "the")
+    assert nowhere == -np.inf
+    assert not np.isnan(after).any()
+
+
 def test_probabilities_of_all_sentences_of_a_length_add_up(lm):
     words = list(lm.vocabulary_)
     for length in (1, 2):

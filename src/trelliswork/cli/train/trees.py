@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 WORDS, TAGS = ("form", "lemma"), ("upos", "xpos", "feats")  # CoNLL-U columns that --columns may name
 SECOND_ORDER = (
-    "threshold", "bp_iterations", "tree_every", "bp_tol", "bp_damping", "objective", "max_iter_second_order",
+    "threshold", "bp_iterations", "tree_every", "bp_tol", "bp_damping", "max_iter_second_order",
     "learning_rate_second_order",
 )  # fmt: skip
 

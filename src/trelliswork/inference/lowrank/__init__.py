@@ -6,7 +6,7 @@ implementations of forward-backward, ``passes`` and ``rank_space`` use them, and
 
 from trelliswork.inference.lowrank.autograd import log_evidence
 from trelliswork.inference.lowrank.packing import Packed, groups, pack
-from trelliswork.inference.lowrank.passes import draw, expectations, following, marginals, sample_states, viterbi
+from trelliswork.inference.lowrank.passes import draw, expectations, following, marginals, sample_states, step, viterbi
 from trelliswork.inference.lowrank.potentials import Dense, LowRank, Transition
 from trelliswork.inference.lowrank.rank_space import score
 
@@ -24,5 +24,6 @@ __all__ = [
     "pack",
     "sample_states",
     "score",
+    "step",
     "viterbi",
 ]

@@ -190,6 +190,20 @@ def following(log_start: Tensor, transition: Transition, log_emission: Tensor, w
     return out[0]
 
 
+def step(states: Tensor, transition: Transition, log_emission: Tensor) -> tuple[NDArray[np.float64], Tensor]:
+    """Return log p(word | words before it) (n,), and p(next state | words) (n, S), of one more word per row.
+
+    ``states`` (n, S) are p(state | words before it), ``log_emission`` (n, S) rows of the words.
+    """
+    top = log_emission.max(dim=1, keepdim=True).values.clamp(min=torch.finfo(log_emission.dtype).min)
+    joint = states * torch.exp(log_emission - top)
+    total = joint.sum(dim=1, keepdim=True)
+    alpha = joint / total.clamp(min=torch.finfo(total.dtype).tiny)
+    out = torch.empty_like(alpha)
+    transition.push(alpha, torch.empty(len(alpha), transition.width, dtype=alpha.dtype), out)
+    return (total.double().log() + top)[:, 0].numpy(), out
+
+
 def _filtered(log_start: Tensor, transition: Transition, log_emission: Tensor, words: Ints, impossible: str) -> Tensor:
     """Return p(state | words up to it) (T, S) of one sentence; ``impossible`` is the message if it has none."""
     offsets = np.array([0, len(words)])

@@ -15,13 +15,14 @@ from trelliswork.data.text import Lines
 from trelliswork.data.vocabulary import END, Vocabulary
 from trelliswork.errors import DataError, ValueRangeError
 from trelliswork.models.base import Description
-from trelliswork.models.tasks import NextWord, Ranked, best_words, blanks, fill_blanks
+from trelliswork.models.tasks import Incremental, Ranked, best_words, blanks, fill_blanks
 
 Tokens = NDArray[np.int64]
+State = tuple[int, ...]
 FILL_TOKENS = 1 << 20  # tokens that are scored at once to fill a blank
 
 
-class LeftToRight(NextWord):
+class LeftToRight(Incremental):
     """A language model that predicts each word from those before it, and the end of the sentence (event 0).
 
     Attributes
@@ -95,6 +96,29 @@ class LeftToRight(NextWord):
     def next_distribution(self, words: Sequence[str]) -> NDArray[np.float64]:
         """Return p(word | start of a sentence) for all words of the vocabulary (C,); entry 0 is the end."""
         return self._next(np.concatenate([[0], self._ids([list(words)]).ids]))
+
+    def start(self) -> State:
+        """Return the state before the first word of a sentence; a state is the ids of the last words."""
+        self._check_fitted()
+        return (0,)
+
+    def extend_many(self, states: Sequence[State], words: Sequence[str]) -> tuple[NDArray[np.float64], list[State]]:
+        """Return log p(word | state) of one word for each of n states (n,), and the states after the words.
+
+        ``</s>`` is the end of the sentence, after which the state is that of ``start``. Scores are natural logarithms:
+        those of the words of a sentence and of its end sum to its log evidence. States with equal values have the same
+        future, so that a beam may keep the better one alone.
+        """
+        ids = self._extensions(states, words, 0)
+        if not ids:
+            return np.empty(0), []
+        rows = [(*state, word) for state, word in zip(states, ids, strict=True)]
+        offsets = np.cumsum([0, *map(len, rows)])
+        flat = np.array([word for row in rows for word in row])
+        if flat.dtype.kind != "i" or flat.min() < 0 or flat.max() >= len(self.vocabulary_):
+            raise ValueRangeError("states must be results of start, extend or extend_many of this model.")
+        last = max(self.reach, 1)
+        return self._log_p(flat, offsets)[offsets[1:] - 1], [row[-last:] if row[-1] else (0,) for row in rows]
 
     def sample(self, n: int = 1, *, seed: int = 0, max_length: int = 200) -> list[list[str]]:
         """Return n random sentences; longer ones than ``max_length`` are cut."""

@@ -24,15 +24,18 @@ from trelliswork.data.spooled import release, room
 from trelliswork.data.storage import Arrays
 from trelliswork.errors import DataError
 from trelliswork.models.baselines.kernels.queries import (
+    SHARE,
     Codebook,
     Coded,
     Level,
+    Store,
     are_codes_sound,
     encode,
     falls,
     falls_between,
     pack,
 )
+from trelliswork.models.baselines.kernels.sentences import NEAR
 from trelliswork.models.baselines.ngrams import NgramTable
 
 Floats = NDArray[np.float64]
@@ -40,7 +43,7 @@ Ints = NDArray[np.int64]
 _PART = 1 << 20  # n-grams of files that are in memory at a time
 _CODES = 1 << 16  # room for codes of an order at first
 _FALLBACK = (0.5, 1.0, 1.5)  # discounts for texts so small that counts of counts are missing
-_ARRAYS = ("words", "nodes", "share", "rest")  # of a level, in files
+_ARRAYS = ("words", "nodes", "codes", "values")  # in files
 _NOTHING = np.empty(0, np.float64)
 
 
@@ -74,8 +77,8 @@ class CompactTables:
 
     Parameters
     ----------
-    levels : list of Level
-        Orders 1, 2, ...
+    store : Store
+        The arrays of all orders.
     n_words : int
         Number of words of order 1 that were seen.
     stride : int
@@ -84,9 +87,9 @@ class CompactTables:
         Whether probabilities of an order are added to those of the order below.
     """
 
-    def __init__(self, levels: Sequence[Level], n_words: int, stride: int, interpolated: bool) -> None:
-        self.levels, self.n_words, self.stride, self.interpolated = levels, n_words, stride, interpolated
-        self.C = len(levels[0].share)
+    def __init__(self, store: Store, sizes: Sequence[int], n_words: int, stride: int, interpolated: bool) -> None:
+        self.store, self.n_words, self.stride, self.interpolated = store, n_words, stride, interpolated
+        self.C, self.levels = sizes[0], _levels(store, sizes)
         self.numbers = np.arange(self.C) * stride % self.C  # of the words with each id
         self.ids = np.empty(self.C, np.int64)  # of the words with each number
         self.ids[self.numbers] = np.arange(self.C)
@@ -102,53 +105,53 @@ class CompactTables:
         capped, D = np.minimum(counts, 3), discounts(counts)
         lost, total = float((D * np.bincount(capped, minlength=4)).sum()), float(counts.sum())
         share = (counts - D[capped]) / total + lost / total / C
-        levels, words, codes, bits = list[Level](), np.empty(0, _width(C)), np.empty(0, np.uint32), 0
+        sizes = [C, *(len(table.keys) for table in tables[1:])]
+        writer, codes, bits = _Writer(sizes, limit), np.empty(0, np.uint32), 0
         for m in range(2, top + 1):
             table, tables[m - 1] = tables[m - 1], NgramTable(np.empty(0, np.int64), np.empty(0, np.int64))
-            coded, shares, rests = _coded(table, C, C if m == 2 else len(words), limit)
+            coded, shares, rests = _coded(table, C, sizes[m - 2], writer.words_of(m), limit)
             del table
-            levels.append(_level(words, codes, share, bits, rests, coded, limit))
-            words, codes, share, bits = coded.words, coded.shares, shares, _bits(len(shares))
+            _fill_level(writer, m - 1, (codes, share, bits), rests, coded)
+            codes, share, bits = coded.shares, shares, _bits(len(shares))
         if top == 1:
-            levels.append(Level(words, np.zeros(C + 1, np.uint64), share, np.ones(C), 0, 0))
+            writer.nodes[:] = 0
+            writer.add(share, np.ones(C), 0, 0)
         else:
-            highest = room(len(words), np.uint16 if bits <= 16 else np.uint32, limit)
-            highest[:] = codes
-            levels.append(Level(words, highest, share, _NOTHING, bits, 0))
-        return cls(levels, n_seen, stride, interpolated=True)
+            writer.codes = room(sizes[-1], np.uint16 if bits <= 16 else np.uint32, limit)
+            writer.codes[:] = codes
+            writer.add(share, _NOTHING, bits, 0)
+        return cls(writer.store(), sizes, n_seen, stride, interpolated=True)
 
     @classmethod
     def listed(cls, keys: Sequence[Ints], p: Sequence[Floats], rest: Sequence[Floats]) -> CompactTables:
         """Return the tables of a back-off model: n-grams as in `NgramTable`, probabilities, and weights after them."""
-        C, levels = len(keys[0]), []
+        C, sizes = len(keys[0]), [len(own) for own in keys]
+        writer = _Writer(sizes, sum(sizes) << 4)
         for m, (own, values, weights) in enumerate(zip(keys, p, rest, strict=True), start=1):
-            words = (own % C if m > 1 else np.empty(0)).astype(_width(C))
+            if m > 1:
+                writer.words_of(m)[:] = own % C
             if m < len(keys):
-                first = np.searchsorted(keys[m], np.arange(len(own) + 1) * C)
-                levels.append(Level(words, first.astype(np.uint64), values, weights, 0, 0))
-            else:
-                nodes = np.zeros(C + 1 if m == 1 else 0, np.uint64)
-                levels.append(Level(words, nodes, values, weights if m == 1 else _NOTHING, 0, 0))
-        return cls(levels, int((p[0] > 0).sum()), 1, interpolated=False)
+                writer.nodes_of(m)[:] = np.searchsorted(keys[m], np.arange(len(own) + 1) * C)
+            elif m == 1:
+                writer.nodes[:] = 0
+            writer.add(values, weights if m < len(keys) or m == 1 else _NOTHING, 0, 0)
+        return cls(writer.store(), sizes, int((p[0] > 0).sum()), 1, interpolated=False)
 
     @classmethod
     def restored(cls, plain: dict[str, Any], arrays: Arrays) -> CompactTables:
         """Return the tables of a file; DataError if they are damaged."""
         try:
             n_words, stride, interpolated = int(plain["n_words"]), int(plain["stride"]), bool(plain["interpolated"])
-            levels = [
-                Level(**{name: arrays[f"{m}.{name}"] for name in _ARRAYS}, share_bits=int(a), rest_bits=int(b))
-                for m, (a, b) in enumerate(plain["bits"], start=1)
-            ]
-        except (KeyError, TypeError, ValueError):
+            sizes, numbers = [int(n) for n in plain["sizes"]], [[int(n) for n in row] for row in plain["numbers"]]
+            words, nodes, codes, values = (arrays[name] for name in _ARRAYS)
+            store = Store(words, nodes, codes, values, _orders(sizes, numbers))
+        except (KeyError, TypeError, ValueError, IndexError, OverflowError):
             raise DataError("the tables are incomplete: train again.") from None
-        C = len(levels[0].share)
+        if not _possible(store, sizes, numbers):
+            raise DataError("the tables of n-grams are damaged: train again.")
+        C, levels = sizes[0], _levels(store, sizes)
         if not 0 < stride <= C or math.gcd(stride, C) > 1:
             raise DataError(f"the stride {stride} does not fit {C} words: train again.")
-        sizes = [C, *(len(level.words) for level in levels[1:]), -1]
-        for m, level in enumerate(levels, start=1):
-            if not _possible(level, sizes[m - 1], sizes[m] if m < len(levels) or m > 1 else 0, m == 1):
-                raise DataError(f"the table of order {m} is damaged: train again.")
         for m, (below, level) in enumerate(pairwise(levels), start=2):
             between, every = falls_between(below, sizes[m - 2], level.words), falls(level.words, C)
             if min(between, every) < 0 or between != every:  # words rise after each context
@@ -159,16 +162,15 @@ class CompactTables:
             is_sound = not levels[-1].share_bits or are_codes_sound(levels[-1])
         if not is_sound:
             raise DataError(f"the table of order {len(levels)} is damaged: train again.")
-        return cls(levels, n_words, stride, interpolated)
+        return cls(store, sizes, n_words, stride, interpolated)
 
     def state(self) -> tuple[dict[str, Any], Arrays]:
         """Return the numbers and arrays that ``restored`` takes."""
-        arrays: Arrays = {}
-        for m, level in enumerate(self.levels, start=1):
-            arrays |= {f"{m}.{name}": getattr(level, name) for name in _ARRAYS}
-        bits = [[level.share_bits, level.rest_bits] for level in self.levels]
-        plain = {"n_words": self.n_words, "stride": self.stride, "interpolated": self.interpolated, "bits": bits}
-        return plain, arrays
+        plain = {"n_words": self.n_words, "stride": self.stride, "interpolated": self.interpolated}
+        numbers = [[len(one.share), len(one.rest), one.share_bits, one.rest_bits] for one in self.levels]
+        return plain | {"sizes": [self.C, *self.sizes()[1:]], "numbers": numbers}, {
+            name: getattr(self.store, name) for name in _ARRAYS
+        }
 
     def sizes(self) -> list[int]:
         """Return the number of n-grams of each order, from 1 on."""
@@ -232,11 +234,77 @@ def _bits(n: int) -> int:
     return max(1, (n - 1).bit_length())
 
 
-def _coded(table: NgramTable, C: int, n_contexts: int, limit: int) -> tuple[Coded, Floats, Floats]:
+class _Writer:
+    """The arrays of a store while it is filled; those of more than ``limit`` bytes are in temporary files."""
+
+    def __init__(self, sizes: Sequence[int], limit: int) -> None:
+        self._sizes, self._numbers, self._values = sizes, list[Sequence[int]](), list[Floats]()
+        self._words_at, self._nodes_at = _places(sizes)
+        self.words = room(self._words_at[-1] + NEAR, _width(sizes[0]), limit)
+        self.words[-NEAR:] = 0
+        self.nodes = room(self._nodes_at[-1], np.uint64, limit)
+        self.codes: Any = np.empty(0, np.uint16)
+
+    def words_of(self, m: int) -> Any:
+        """Return the last words of order m, from 2 on."""
+        return self.words[self._words_at[m - 1] : self._words_at[m]]
+
+    def nodes_of(self, m: int) -> Any:
+        """Return the nodes of an order below the highest."""
+        return self.nodes[self._nodes_at[m - 1] : self._nodes_at[m]]
+
+    def add(self, share: Floats, rest: Floats, share_bits: int, rest_bits: int) -> None:
+        """Add the numbers of the next order, from 1 on."""
+        self._numbers.append((len(share), len(rest), share_bits, rest_bits))
+        self._values += [share, rest]
+
+    def store(self) -> Store:
+        """Return the arrays."""
+        return Store(
+            self.words, self.nodes, self.codes, np.concatenate(self._values), _orders(self._sizes, self._numbers)
+        )
+
+
+def _places(sizes: Sequence[int]) -> tuple[list[int], list[int]]:
+    """Return where the words, and the nodes of 8 bytes, of each order begin, and where the last ones end."""
+    words, nodes = [0, *sizes[1:]], [n + 1 for n in sizes[:-1]] or [sizes[0] + 1]
+    return [0, *np.cumsum(words).tolist()], [0, *np.cumsum(nodes).tolist()]
+
+
+def _orders(sizes: Sequence[int], numbers: Sequence[Sequence[int]]) -> Ints:
+    """Return the table of a store from the shares, the rests, and the bits of both codes, of each order."""
+    (words_at, nodes_at), rows, at = _places(sizes), [], 0
+    for m, (n_shares, n_rests, share_bits, rest_bits) in enumerate(numbers):
+        rows.append([words_at[m], nodes_at[min(m, len(nodes_at) - 1)], at, at + n_shares, share_bits, rest_bits])
+        at += n_shares + n_rests
+    return np.array(rows, np.int64)
+
+
+def _levels(store: Store, sizes: Sequence[int]) -> list[Level]:
+    """Return views of the orders of a store."""
+    levels, n_values = [], len(store.values)
+    for m, (n, row) in enumerate(zip(sizes, store.orders.tolist(), strict=True), start=1):
+        words, nodes, share, rest, share_bits, rest_bits = row
+        end = store.orders[m, SHARE] if m < len(sizes) else n_values
+        is_highest = m == len(sizes) and m > 1
+        levels.append(
+            Level(
+                store.words[words : words + n] if m > 1 else store.words[:0],
+                store.codes if is_highest else store.nodes[nodes : nodes + n + 1],
+                store.values[share:rest],
+                store.values[rest:end],
+                share_bits,
+                rest_bits,
+            )
+        )
+    return levels
+
+
+def _coded(table: NgramTable, C: int, n_contexts: int, words: NDArray[Any], limit: int) -> tuple[Coded, Floats, Floats]:
     """Return the n-grams of an order with codes, and the numbers of the codes: shares, and rests of the contexts."""
     D, n, size = discounts(table.counts), len(table.keys), _CODES
     coded = Coded(
-        room(n, _width(C), limit),
+        words,
         room(n, np.uint32, limit),
         room(n_contexts, np.uint32, limit),
         room(n_contexts + 1, np.int64, limit),
@@ -257,19 +325,21 @@ def _coded(table: NgramTable, C: int, n_contexts: int, limit: int) -> tuple[Code
         size *= 4
 
 
-def _level(words: Any, codes: Any, share: Floats, bits: int, rest: Floats, above: Coded, limit: int) -> Level:
-    """Return an order below the highest; without room for two codes in a node, each n-gram lists its numbers."""
-    n, rest_bits = len(above.rests), _bits(len(rest))
-    rests = above.rests
+def _fill_level(writer: _Writer, m: int, own: tuple[Any, Floats, int], rest: Floats, above: Coded) -> None:
+    """Fill an order below the highest; without room for two codes in a node, each n-gram lists its numbers.
+
+    ``own`` are the codes of its shares, the shares and the bits of a code, ``above`` the n-grams that extend it.
+    """
+    (codes, share, bits), rests, rest_bits = own, above.rests, _bits(len(rest))
     if bits + rest_bits + len(above.words).bit_length() > 64:
         share, rest, bits, rest_bits = share[codes] if bits else share, rest[rests], 0, 0
-    nodes = room(n + 1, np.uint64, limit)
-    for a in range(0, n + 1, _PART):
+    nodes = writer.nodes_of(m)
+    for a in range(0, len(nodes), _PART):
         part, ends = slice(a, a + _PART), slice(a, a + _PART + 1)
         pack(codes[part], rests[part], above.first[ends], bits, rest_bits, nodes[ends])
         for array in (codes, rests, above.first, nodes):
             release(array)
-    return Level(words, nodes, share, rest, bits, rest_bits)
+    writer.add(share, rest, bits, rest_bits)
 
 
 def _values(level: Level, where: Any, rest: bool = False) -> Floats:
@@ -281,21 +351,28 @@ def _values(level: Level, where: Any, rest: bool = False) -> Floats:
     return values[(codes & codes.dtype.type((1 << bits) - 1)).astype(np.int64)]
 
 
-def _possible(level: Level, n: int, n_next: int, is_first: bool) -> bool:
-    """Return whether the arrays of an order have the right types and lengths, and numbers that are possible."""
-    highest = n_next < 0
-    types = [np.uint16, np.uint32] if highest and level.share_bits else [np.uint64]
-    if level.words.dtype not in (np.uint16, np.uint32) or level.nodes.dtype not in types:
+def _possible(store: Store, sizes: Sequence[int], numbers: Sequence[Sequence[int]]) -> bool:
+    """Return whether the arrays have the right types and lengths, and numbers that are possible."""
+    narrow, top = (np.uint16, np.uint32), len(sizes)
+    if store.words.dtype not in narrow or store.nodes.dtype != np.uint64 or store.codes.dtype not in narrow:
         return False
-    if any(one.ndim != 1 for one in level[:4]) or level.share.dtype != np.float64 or level.rest.dtype != np.float64:
+    if store.values.dtype != np.float64 or any(array.ndim != 1 for array in store[:4]):
         return False
-    bits = level.share_bits, level.rest_bits
-    if min(bits) < 0 or sum(bits) > 63 or (is_first and (bits[0] or len(level.words))):
+    if len(numbers) != top or min(sizes) < 0 or sizes[0] < 1 or min(map(min, numbers)) < 0:
         return False
-    n_nodes = (n if level.share_bits else 0) if highest else n + 1
-    lengths = len(level.nodes) == n_nodes and (level.share_bits > 0 or len(level.share) == n)
-    if not lengths or (not highest and not level.rest_bits and len(level.rest) != n):
+    for m, (n, (n_shares, n_rests, share_bits, rest_bits)) in enumerate(zip(sizes, numbers, strict=True), start=1):
+        has_rests = m < top or m == 1
+        if (not share_bits and n_shares != n) or (has_rests and not rest_bits and n_rests != n):
+            return False
+        if share_bits + rest_bits > 63 or (m == 1 and share_bits):
+            return False
+    words_at, nodes_at = _places(sizes)
+    n_codes, n_values = sizes[-1] if top > 1 and numbers[-1][2] else 0, sum(row[0] + row[1] for row in numbers)
+    if [len(array) for array in store[:4]] != [words_at[-1] + NEAR, nodes_at[-1], n_codes, n_values]:
         return False
-    if not ((level.share >= 0).all() and (level.share <= 1.0 + 1e-3).all()):
-        return False
-    return bool((level.rest >= 0).all() and (level.rest < np.inf).all())
+    for level in _levels(store, sizes):
+        if not ((level.share >= 0).all() and (level.share <= 1.0 + 1e-3).all()):
+            return False
+        if not ((level.rest >= 0).all() and (level.rest < np.inf).all()):
+            return False
+    return True

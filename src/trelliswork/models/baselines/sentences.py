@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import numba
 import numpy as np
 from numpy.typing import NDArray
 
@@ -33,38 +34,21 @@ class SentenceScorer:
 
     def __init__(self, tables: CompactTables, vocabulary: Vocabulary) -> None:
         self._vocabulary = vocabulary
-        self._arrays = list[NDArray[Any]]()  # whose addresses are in the table
-        self._table = np.zeros(kernels.ORDERS + kernels.PER_ORDER * len(tables.levels), np.int64)
-        self._table[: kernels.TEXT] = tables.C, tables.interpolated, -1, self._address(tables.numbers)
-        for m, level in enumerate(tables.levels):
-            words, nodes = self._address(level.words), self._address(level.nodes)
-            row = [words, level.words.itemsize == 2, nodes, level.nodes.itemsize]
-            row += [self._address(level.share), self._address(level.rest), level.share_bits, level.rest_bits]
-            self._table[kernels.ORDERS + kernels.PER_ORDER * m :][: kernels.PER_ORDER] = row
-        # Compiled code, called without Numba's search for types; False if a word of the vocabulary has white space.
-        self._call: Any = None
-        self._log_prob: Any = None
+        store = kernels.Store(*(_fixed(array) for array in tables.store))
+        self._model = kernels.Model(store, _fixed(tables.numbers), tables.C, tables.interpolated)
+        self._index: Any = None  # of the words, and the stand-in for others; False if a word has white space
+        self._log_prob: Any = None  # compiled code for these types, which are not looked up at each call
 
-    def _address(self, array: NDArray[Any]) -> int:
-        self._arrays.append(np.ascontiguousarray(array))
-        return self._arrays[-1].ctypes.data
-
-    def _compiled(self) -> bool:
-        """Prepare the functions for text, and return whether there are any."""
-        if self._call is None:
-            index = word_index(self._vocabulary)
-            if index is None:
-                self._call = False
-                return False
-            name = self._vocabulary.unknown_word
+    def _words(self) -> Any:
+        """Return the index of the words and the id of the stand-in for others, or False if there is no index."""
+        if self._index is None:
+            index, name = word_index(self._vocabulary), self._vocabulary.unknown_word
             unknown = -1 if name is None else self._vocabulary.items.index(name)  # not by all ids
-            place = [self._address(index.text), self._address(index.table), len(index.table) - 1]
-            place += [self._address(array) for array in (index.hashes, index.starts, index.stops)]
-            self._table[kernels.UNKNOWN], self._table[kernels.TEXT : kernels.ORDERS] = unknown, place
-            kernels.score_text(b"", 0, self._table, _END, np.empty(1), _NOTHING)
-            kernels.log_prob(b"", 0, self._table, -1)
-            self._log_prob, self._call = _entry_point(kernels.log_prob), _entry_point(kernels.score_text)
-        return self._call is not False
+            self._index = index is not None and (type(index)(*(_fixed(array) for array in index)), unknown)
+            if self._index:
+                given = b"", 0, -1, self._model, *self._index
+                self._log_prob = kernels.log_prob.compile(tuple(map(numba.typeof, given)))
+        return self._index
 
     def ids(self, ids: Ints, offsets: Ints) -> Floats:
         """Return p of each token of sentences that begin and end with 0; values at the starts have no meaning."""
@@ -72,14 +56,15 @@ class SentenceScorer:
 
         def work(start: int, stop: int) -> None:
             a, b = int(offsets[start]), int(offsets[stop])
-            kernels.score_ids(ids[a:b], self._table, p[a:b])
+            kernels.score_ids(ids[a:b], self._model, p[a:b])
 
         threads.run(work, threads.cut(_COST * np.diff(offsets), least=threads.LEAST_WORK))
         return p
 
     def tokens(self, sentence: Sentence) -> Floats | None:
         """Return log p of each word of a sentence and of its end; None if it is left to others."""
-        if not self._compiled():
+        words = self._words()
+        if not words:
             return None
         try:
             if isinstance(sentence, str):
@@ -89,20 +74,21 @@ class SentenceScorer:
         except (TypeError, UnicodeEncodeError):  # not words
             return None
         p = np.empty(n_most)
-        n = self._call(text, int(not isinstance(sentence, str)), self._table, _END, p, _NOTHING)
+        n = kernels.score_text(text, int(not isinstance(sentence, str)), self._model, *words, _END, p, _NOTHING)
         if n < 0 or not (isinstance(sentence, str) or n == n_most):
             return None
         return np.log(p[:n])
 
     def log_prob(self, sentence: Sentence) -> float | None:
         """Return the log-probability of a sentence; None if it is left to others."""
-        if self._log_prob is None and not self._compiled():
+        words = self._index or self._words()
+        if not words:
             return None
         try:
             if isinstance(sentence, str):
-                value: float = self._log_prob(sentence.encode(), 0, self._table, -1)
+                value: float = self._log_prob(sentence.encode(), 0, -1, self._model, *words)
             else:
-                value = self._log_prob(_SEPARATOR.join(sentence).encode(), 1, self._table, len(sentence))
+                value = self._log_prob(_SEPARATOR.join(sentence).encode(), 1, len(sentence), self._model, *words)
         except (TypeError, UnicodeEncodeError):  # not words
             return None
         return value if value == value else None  # nan is not
@@ -115,7 +101,7 @@ class SentenceScorer:
         if len(sentences) == 1:
             own = self.log_prob(sentences[0])
             return None if own is None else np.array([own])
-        if not self._compiled():
+        if not self._words():
             return None
         lengths = np.fromiter(map(len, sentences), np.int64, len(sentences))
         log_p, failed = np.empty(len(sentences)), list[int]()
@@ -138,12 +124,13 @@ class SentenceScorer:
         except (TypeError, UnicodeEncodeError):
             return False
         ends = np.empty(len(lengths), np.int64)
-        if self._call(text, int(split), self._table, ends, _NOTHING, log_p) < 0:
+        if kernels.score_text(text, int(split), self._model, *self._index, ends, _NOTHING, log_p) < 0:
             return False
         return not split or bool((np.diff(ends, prepend=0) == lengths + 1).all())
 
 
-def _entry_point(kernel: Any) -> Any:
-    """Return the compiled function of a kernel that has been called with arguments of one list of types."""
-    (version,) = kernel.overloads.values()
-    return version.entry_point
+def _fixed(array: NDArray[Any]) -> NDArray[Any]:
+    """Return a view that cannot be changed: compiled code has one version for arrays in memory and in mapped files."""
+    view = np.ascontiguousarray(array).view(np.ndarray)
+    view.flags.writeable = False
+    return view

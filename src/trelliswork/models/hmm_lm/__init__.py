@@ -16,7 +16,7 @@ from trelliswork.compute.sharing import current
 from trelliswork.data.files import shorten, whole_number
 from trelliswork.data.ids import read_sentences
 from trelliswork.data.vocabulary import END
-from trelliswork.errors import DataError, ImpossibleError, ValueRangeError
+from trelliswork.errors import DataError, ImpossibleError, ShapeError, ValueRangeError
 from trelliswork.inference import lowrank
 from trelliswork.learning.report import Callback, FitReport
 from trelliswork.models.base import Arrays, Description, Table
@@ -45,12 +45,12 @@ from trelliswork.models.parameters import (
     Seed,
     parse_integer,
 )
-from trelliswork.models.tasks import NextWord, Ranked, best_words, blanks
+from trelliswork.models.tasks import Incremental, Ranked, best_words, blanks
 
 Tables = tuple[Tensor, lowrank.Transition, Tensor]
 
 
-class HMMLanguageModel(NextWord):
+class HMMLanguageModel(Incremental):
     r"""A language model with hidden states: exact probabilities of sentences and of any evidence about them.
 
     .. math:: p(x) = \sum_z p(z_1) \prod_t p(x_t \mid z_t) \prod_t p(z_{t+1} \mid z_t)
@@ -298,6 +298,31 @@ class HMMLanguageModel(NextWord):
             data = given.words
         p = (torch.exp(log_emission) @ lowrank.following(log_start, transition, rows, data)).double().numpy()
         return self._best_words(p / p.sum(), n, unknown)  # the sum differs from one by the rounding of float32
+
+    def start(self) -> NDArray[np.floating]:
+        """Return the state before the first word of a sentence; a state is p(next hidden state | words so far) (S,)."""
+        return self.tables()[0].exp().numpy()
+
+    def extend_many(
+        self, states: Sequence[NDArray[np.floating]], words: Sequence[str]
+    ) -> tuple[NDArray[np.float64], list[NDArray[np.floating]]]:
+        """Return log p(word | state) of one word for each of n states (n,), and the states after the words.
+
+        ``</s>`` is the end of the sentence, after which the state is that of ``start``. Scores are natural logarithms:
+        those of the words of a sentence and of its end sum to its log evidence. The scores after an impossible word
+        are -inf.
+        """
+        log_start, transition, log_emission = self.tables()
+        ids, shape = self._extensions(states, words, len(self.vocabulary_)), (len(states), len(log_start))
+        if not ids:
+            return np.empty(0), []
+        if {np.shape(state) for state in states} != {shape[1:]}:
+            raise ShapeError(f"each state must have shape (S,) with S={shape[1]}: take the states of this model.")
+        given = np.array(states, log_start.numpy().dtype)
+        scores, after = lowrank.step(torch.from_numpy(given), transition, log_emission[ids])
+        first = self.start() if len(self.vocabulary_) in ids else None
+        rows = zip(ids, after.numpy(), strict=True)
+        return scores, [row if first is None or i < len(self.vocabulary_) else first for i, row in rows]
 
     def fill(self, sentence: str | Sequence[Evidence], n: int = 10, *, unknown: bool = False) -> list[Ranked]:
         """Return the n most probable words for each blank (``None``, or ``___`` in a string), best first.

@@ -23,6 +23,19 @@ class Level(NamedTuple):
     rest_bits: int
 
 
+class Store(NamedTuple):
+    """The n-grams of all orders, one order after the other; a `Level` has views of them."""
+
+    words: NDArray[np.unsignedinteger]  # of the orders from 2 on
+    nodes: NDArray[np.uint64]  # of the orders below the highest; of order 1 if that is the highest
+    codes: NDArray[np.unsignedinteger]  # nodes of the highest order, or empty
+    values: NDArray[np.float64]  # shares and rests of all orders
+    orders: NDArray[np.int64]  # (orders, 6) where the arrays of each begin, and its bits: see `WORDS`
+
+
+WORDS, NODES, SHARE, REST, SHARE_BITS, REST_BITS = range(6)  # columns of ``orders``
+
+
 class Codebook(NamedTuple):
     """Distinct numbers in order of appearance, and a hash table of their codes."""
 
