@@ -39,3 +39,17 @@ def test_errors_name_file_and_line(tmp_path, rows, message):
     with pytest.raises(DataError, match=message) as error:
         read_dependencies(file)
     assert "broken.conllu" in str(error.value)
+
+
+DIGITS = "9" * 5000
+
+
+@pytest.mark.parametrize(
+    ("id_", "head"), [("1", DIGITS), (f"1-{DIGITS}", "_"), (f"{DIGITS}.1", "_"), (DIGITS, "_"), ("1", "²")]
+)
+def test_conllu_numbers_of_any_length(id_, head, tmp_path):
+    path = tmp_path / "trees.conllu"
+    path.write_text(f"{id_}\tw\t_\tN\tN\t_\t{head}\t_\t_\t_\n\n", encoding="utf-8")
+    with pytest.raises(DataError, match=r"trees.conllu:[12]: ") as caught:
+        read_dependencies(path)
+    assert len(str(caught.value)) < 400

@@ -184,3 +184,25 @@ def test_wrong_evidence_raises(tmp_path, text, line, message):
     with pytest.raises(DataError, match=message) as raised:
         read_uai_evidence(path, np.array([2, 2, 3]))
     assert str(raised.value).startswith(f"{path}:{line}: ")
+
+
+DIGITS = "9" * 5000
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "MARKOV 1 500000000 0",
+        f"MARKOV 1 {DIGITS} 0",
+        f"MARKOV {DIGITS}",
+        "MARKOV 400 " + "999999999999999999 " * 400 + "1 30 " + " ".join(map(str, range(30))) + " 5",
+        "MARKOV 70 " + "1 " * 70 + "1 70 " + " ".join(map(str, range(70))) + " 1 1.0",
+        "MARKOV 2 2 2 999999999999999999",
+    ],
+)
+def test_absurd_sizes(text, tmp_path):
+    path = tmp_path / "graph.uai"
+    path.write_text(text)
+    with pytest.raises(DataError, match=r"graph.uai:1: ") as caught:
+        read_uai(path)
+    assert len(str(caught.value)) < 400

@@ -10,8 +10,16 @@ from hypothesis import strategies as st
 from numpy.testing import assert_allclose
 
 from tests.oracle.graphs import enumerate_graphs, random_scores
+from trelliswork.compute import limits
 from trelliswork.distributions.factor_graph import FactorGraph
-from trelliswork.errors import ConvergenceWarning, ImpossibleError, ShapeError, ValueRangeError
+from trelliswork.errors import (
+    ConvergenceWarning,
+    ImpossibleError,
+    LimitError,
+    ShapeError,
+    TrellisworkError,
+    ValueRangeError,
+)
 from trelliswork.inference.graph import ChainFactor, ExactlyOne
 from trelliswork.inference.graph.engines import bp
 
@@ -323,3 +331,14 @@ def test_a_hundred_thousand_factors_take_seconds():
 def test_invalid_arguments_raise_errors(make, error, words):
     with pytest.raises(error, match=words):
         make()
+
+
+def test_graphs_that_need_too_much_memory_are_refused():
+    with pytest.raises(LimitError, match="--max-memory"):
+        FactorGraph([10**12])
+    with pytest.raises(LimitError, match="--max-memory"):
+        FactorGraph([2] * 1000 + [10**9])
+    with limits.limits(gigabytes=1e-6), pytest.raises(LimitError):
+        FactorGraph([100])
+    with limits.limits(gigabytes=4e-6), pytest.raises(TrellisworkError, match="--max-memory"):
+        FactorGraph([10] * 3, [((0, 1), np.zeros((10, 10))), ((1, 2), np.zeros((10, 10)))], engine="exact").infer()

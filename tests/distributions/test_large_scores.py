@@ -253,3 +253,32 @@ def test_divergence_from_a_costly_crossing():
     arcs[0, (3, 4), 1], arcs[0, :, 2] = 0.0, -np.inf
     arcs[0, 4, 2] = 0.0  # 4 -> 2 and 3 -> 1 cross, at the cost of 900
     assert NearlyProjectiveTree(arcs, 900.0).kl(NearlyProjectiveTree(arcs + other, 900.0)).item() == np.inf
+
+
+@pytest.mark.parametrize("size", [1e18, -1e18, -1e30])
+def test_the_torch_path_is_right_for_scores_of_any_size(size):
+    rng = np.random.default_rng(0)
+    log_unary, log_pairwise = rng.normal(size=(2, 4, 3)), rng.normal(size=(3, 3))
+    log_unary[:, 1] += size
+    log_unary[0, 2, 1] = -np.inf
+    small = [LinearChain(log_unary, log_pairwise, backend=backend) for backend in ("kernel", "torch")]
+    arcs = rng.normal(size=(2, 5, 5))
+    arcs[:, :, 3] += size
+    spans = rng.normal(size=(2, 4, 4)) + size
+    root, rules, terminals = rng.normal(size=2) + size, rng.normal(size=(2, 5, 5)), rng.normal(size=(2, 4, 3))
+    pairs = [small]
+    pairs += [[make(arcs, backend=b) for b in ("kernel", "torch")] for make in (ProjectiveTree, SpanningTree)]
+    pairs += [[SpanTree(spans, backend=b) for b in ("kernel", "torch")]]
+    pairs += [[GrammarTree(root, rules, terminals, backend=b) for b in ("kernel", "torch")]]
+    for ours, other in pairs:
+        torch.testing.assert_close(other.log_partition(), ours.log_partition(), rtol=1e-12, atol=1e-9)
+        torch.testing.assert_close(other.marginals(), ours.marginals(), rtol=0, atol=1e-6)
+
+
+def test_impossible_is_exact_on_the_torch_path():
+    scores = torch.full((1, 3, 3), -torch.inf, dtype=torch.float64, requires_grad=True)
+    for make in (ProjectiveTree, SpanningTree, SpanTree):
+        log_z = make(scores, backend="torch").log_partition()
+        assert torch.isneginf(log_z).all()
+        (gradient,) = torch.autograd.grad(torch.where(torch.isneginf(log_z), 0, log_z).sum(), scores)
+        assert (gradient == 0).all()

@@ -1,5 +1,7 @@
 """CRF++ template syntax, and presets."""
 
+import gzip
+
 import pytest
 
 from trelliswork.errors import DataError, ValueRangeError
@@ -136,3 +138,26 @@ def test_unknown_preset_raises():
 def test_templates_are_immutable_and_comparable():
     assert Template("U", ("U",), ()) == parse_template("U")
     assert len({parse_template("U"), parse_template("U")}) == 1
+
+
+@pytest.mark.parametrize(
+    ("line", "problem"),
+    [
+        (b"U:%x[99999999999,0]", "at most 1000"),
+        (b"U:%x[-1001,0]", "at most 1000"),
+        (b"U:%x[0," + b"9" * 5000 + b"]", "at most 1000"),
+        (b"U:%x[0,0]\xff", "expected UTF-8"),
+        (b"U:\0", "NUL byte"),
+        (b"U" + b"%" * 10**5, "macros must be written"),
+    ],
+)
+@pytest.mark.parametrize("pack", [bytes, gzip.compress])
+def test_templates_are_read_like_other_files(line, problem, pack, tmp_path):
+    path = tmp_path / "template"
+    path.write_bytes(pack(b"U00:%x[0,0]\n" + line + b"\n"))
+    with pytest.raises(DataError, match=problem) as caught:
+        read_templates(path)
+    assert str(caught.value).startswith(f"{path}:2: ")
+    assert len(str(caught.value)) < 400
+    path.write_bytes(pack(b"\xef\xbb\xbfU00:%x[-1000,0]\r\n"))
+    assert read_templates(path)[0].macros == ((-1000, 0),)

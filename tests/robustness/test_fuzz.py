@@ -1,11 +1,15 @@
 """Some mutated inputs of every format, seeded; ``make fuzz`` reads as many as one likes."""
 
+import json
 import time
+from contextlib import suppress
 
 import pytest
 
 pytest.importorskip("resource", reason="limits of memory need a Unix system")
+from tests.models.fitted import fitted
 from tests.robustness import fuzz
+from trelliswork import load
 from trelliswork.errors import DataError
 
 TEXTS, DIRECTORIES = 150, 30
@@ -60,3 +64,20 @@ def test_the_harness_counts_our_errors_and_results(monkeypatch):
     assert outcome.failures == []
     assert outcome.n_results > 5
     assert outcome.n_errors > 5
+
+
+@pytest.mark.parametrize("name", ["CRF", "DependencyParser", "HMM", "HMMLanguageModel", "KneserNey", "PCFG"])
+def test_wrongly_typed_descriptions(name, tmp_path):
+    place = tmp_path / "model"
+    fitted(name).save(place)
+    file = place / "model.json"
+    good = json.loads(file.read_text(encoding="utf-8"))
+    texts = ["[" * 100_000, '{"kind": ' + "9" * 5000 + "}", json.dumps(good | {"kind": ["crf"]}), json.dumps([good])]
+    for key in sorted(good.keys() - {"kind", "format", "trelliswork"}):
+        for value in (None, 7, "text", [7], {"a": {"b": 7}}, -1e400, [[]] * 3):
+            if type(value) is not type(good[key]):
+                texts.append(json.dumps(good | {key: value}))
+    for text in texts:
+        file.write_text(text, encoding="utf-8")
+        with suppress(DataError):  # some entries do not matter to the model
+            load(place)

@@ -270,3 +270,11 @@ def test_invalid_factors_and_weights_raise_errors():
         trw.run(wiring, damping=1)
     with pytest.raises(ValueRangeError, match="tolerance must be finite and nonnegative"):
         trw.run(wiring, tolerance=-1)
+
+
+def test_trw_with_a_subnormal_entry():
+    for low in (-744.0, -400.0):
+        table = np.array([[low, -2 * 372.0], [0.0, low]])
+        graph = wire([2, 2], [Tables(np.array([[0, 1]]), np.array([0]), table[None, None])])
+        result = trw.run(graph, weights=np.array([1.0]))
+        assert np.isfinite(result.log_z).all()

@@ -3,6 +3,8 @@
 Many random fields at once, by the equations of ``reference``; then some of them by the engines.
 """
 
+import warnings
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -11,6 +13,7 @@ from numpy.testing import assert_allclose
 from scipy.special import logsumexp
 
 from trelliswork.inference.lifted import ChainCover, DenseTable, Star, exact, reference
+from trelliswork.inference.lifted.exponentials import ExpTable
 
 TIGHT = 1e-6  # sum of differences between margins: the error of the value is its square
 
@@ -121,3 +124,15 @@ def test_engines_agree(K, seed, size, unary):
     slack = 1e-4 if chain.converged else 1e-2
     assert best.value - slack <= chain.value <= star.value + slack
     assert best.value >= exact.cyclic_log_z(log_unary, tables, 2**16) / 2**16 - 1e-8
+
+
+def test_the_chain_cover_with_strong_scores_does_not_warn():
+    rng = np.random.default_rng(1)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for size in (30.0, 300.0, 3000.0):
+            tables = [DenseTable(size * rng.normal(size=(4, 4))) for _ in range(2)]
+            bound = ChainCover(size * rng.normal(size=4), tables).tighten(optimize_weights=True, max_iter=6)
+            assert np.isfinite(bound.value)
+        table = ExpTable(DenseTable(np.array([[-1600.0, -800.0], [-2000.0, -2000.0]])))
+        assert np.isfinite(table.mean_score(np.array([800.0, 0.0]), np.array([800.0, 0.0])))
