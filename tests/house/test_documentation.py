@@ -23,6 +23,8 @@ PAGES = [
     *(ROOT / name for name in ("README.md", "CONTRIBUTING.md", "SECURITY.md")),
     *sorted((ROOT / "docs").rglob("*.md")),
 ]
+# Pages whose blocks run one after another.
+IN_ORDER = [*sorted((ROOT / "docs" / "gallery").glob("*.md")), ROOT / "docs" / "extending.md"]
 BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 # A file that the commands and snippets of the page use: ```text title="names.conll"
 FILE = re.compile(r"^```text title=\"([\w.]+)\"\n(.*?)^```$", re.DOTALL | re.MULTILINE)
@@ -48,7 +50,7 @@ def snippets() -> list:
     for page in PAGES:
         parts = blocks(page)
         for n, (language, code) in enumerate(parts):
-            if language == "python" and page.parent.name != "gallery":
+            if language == "python" and page not in IN_ORDER:
                 output = parts[n + 1][1] if n + 1 < len(parts) and parts[n + 1][0] == "text" else ""
                 cases.append(pytest.param(page, code, output, id=f"{page.name}:{n}"))
     return cases
@@ -117,8 +119,8 @@ def test_python_snippets_print_the_output_shown(page, code, output, tmp_path, mo
 
 
 @pytest.mark.programs
-@pytest.mark.parametrize("page", sorted((ROOT / "docs" / "gallery").glob("*.md")), ids=lambda p: p.name)
-def test_pages_of_the_gallery_run(page, tmp_path, monkeypatch):
+@pytest.mark.parametrize("page", IN_ORDER, ids=lambda p: p.name)
+def test_pages_with_shared_names_run(page, tmp_path, monkeypatch):
     """Run the blocks of a page one after another, with shared names: outputs are those shown, pictures can be drawn."""
     gallery = site_module("gallery")
     monkeypatch.chdir(tmp_path)

@@ -7,8 +7,9 @@ from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 
-from tests.inference import differential, fuzz
+from tests.inference import differential
 from tests.inference.structures import STRUCTURES
+from tests.robustness import fuzz
 
 EVERY = 10.0  # seconds between lines of progress
 ROUND = 2000  # inputs per child

@@ -97,14 +97,11 @@ def source_hash(file: Path) -> str:
     return digest.hexdigest()[:16]
 
 
-def _closed_over(function: Any) -> Iterator[tuple[str, str]]:
-    """Yield name and source hash of the compiled functions that a factory put into a kernel, and those within them."""
+def _closed_over(function: Any) -> Iterator[tuple[str, Path]]:
+    """Yield name and file of the compiled functions that a factory put into a kernel, and of those within them."""
     for cell in function.__closure__ or ():
         part = cell.cell_contents.py_func
-        file = Path(part.__code__.co_filename)
-        code = part.__code__.co_code + repr(part.__code__.co_consts).encode()  # if it was typed in
-        source = source_hash(file.resolve()) if file.is_file() else hashlib.sha256(code).hexdigest()
-        yield f"{part.__module__}.{part.__qualname__}", source
+        yield f"{part.__module__}.{part.__qualname__}", Path(part.__code__.co_filename).resolve()
         yield from _closed_over(part)
 
 
@@ -114,9 +111,9 @@ class _Locator(caching._CacheLocator):
     def __init__(self, function: Any) -> None:
         file = Path(function.__code__.co_filename).resolve()
         name = ".".join(file.relative_to(PACKAGE).with_suffix("").parts)
-        parts = dict(_closed_over(function))
-        names = hashlib.sha256(repr(parts).encode()).hexdigest()[:16] if parts else ""
-        self._path = cache_directory() / "-".join(filter(None, (name, source_hash(file), names)))
+        parts = [f"{part} {source_hash(path)}" for part, path in _closed_over(function) if path.is_file()]
+        suffix = "-" + hashlib.sha256("\n".join(parts).encode()).hexdigest()[:16] if parts else ""
+        self._path = cache_directory() / f"{name}-{source_hash(file)}{suffix}"
         self._line = function.__code__.co_firstlineno
 
     def get_cache_path(self) -> str:
@@ -159,6 +156,8 @@ class KernelCache(caching.FunctionCache):
         if not self._ready:
             super().__init__(self._py_func)
             self._ready = True
+            if not all(path.is_file() for _, path in _closed_over(self._py_func)):
+                self.disable()  # a part was typed in: no file tells its versions apart
         rtsys.initialize(target_context)
         with self._guard_against_spurious_io_errors():
             return self._load_overload(sig, target_context)
