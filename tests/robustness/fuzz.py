@@ -35,7 +35,7 @@ from trelliswork.data.columns import write_columns_with
 from trelliswork.data.conllu import write_conllu_with
 from trelliswork.data.crfsuite import write_crfsuite
 from trelliswork.data.ids import read_ids
-from trelliswork.data.moments import Moments
+from trelliswork.data.moments import Moments, count_moments
 from trelliswork.data.uai import read_uai_evidence, write_uai
 from trelliswork.data.writers import write_columns, write_conllu, write_text, write_trees
 from trelliswork.errors import TrellisworkError
@@ -209,9 +209,9 @@ def unverified(load: Callable[..., object]) -> dict[str, bool]:
 @cache
 def saved(name: str) -> Path:
     """Return the directory of a small saved model, or of saved counts."""
-    folder = Path(tempfile.mkdtemp(prefix="trelliswork-attack-")) / "model"
+    folder = Path(tempfile.mkdtemp(prefix="trelliswork-fuzz-")) / "model"
     if name == "Moments":
-        t.count_moments([["a", "b", "a"], ["b"]], 2).save(folder)
+        count_moments([["a", "b", "a"], ["b"]], 2).save(folder)
     else:
         fitted(name).save(folder)
     return folder

@@ -26,7 +26,7 @@ with atheris.instrument_imports(include=["trelliswork"], exclude=COMPILED):
 def main(name: str, arguments: list[str]) -> None:
     """Run libFuzzer on a format, in this process, which it ends."""
     form = FORMATS[name]
-    folder = Path(tempfile.mkdtemp(prefix="trelliswork-attack-", dir=QUICK_DISK))
+    folder = Path(tempfile.mkdtemp(prefix="trelliswork-fuzz-", dir=QUICK_DISK))
     (corpus := folder / "corpus").mkdir()
     for k, seed in enumerate(form.seeds()):
         (corpus / str(k)).write_bytes(seed)
