@@ -18,7 +18,7 @@ PINNED := PIP_CONSTRAINT=constraints.txt PIP_BUILD_CONSTRAINT=constraints.txt
 PIP = $(PINNED) $(BIN)/python -m pip install --no-color --progress-bar off
 SHOW = 2>&1 | sed -un -e 's/^Collecting \([^ ]*\).*/  \1/p' -e 's/^Installing collected.*/  installing .../p' -e '/^ *ERROR/p' -e '/error:/p'
 
-.PHONY: help setup setup-bench docs docs-tables docs-pictures docs-serve test test-programs test-all test-wheel fuzz lint format demo bench reproduce wheel stranger clean
+.PHONY: help setup setup-bench docs docs-tables docs-pictures docs-serve test test-programs test-all test-wheel checked fuzz lint format demo bench reproduce wheel stranger clean
 
 help: ## list these commands
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | while IFS='	' read -r name text; do printf '  make %-14s %s\n' "$$name" "$$text"; done
@@ -68,6 +68,9 @@ test-all: setup .venv/.all ## run all tests, the slow and data-hungry ones and t
 	elif [ "$$(id -u)" = 0 ] && command -v apt-get > /dev/null; then apt-get update -q && apt-get install -q -y chromium; \
 	else echo "No Chromium here: tests of pages will be skipped. Install it with: sudo apt-get install chromium"; fi
 	@touch $@
+
+checked: setup ## run the tests with kernels that refuse to leave their arrays (slower)
+	TRELLISWORK_CHECKED=1 $(BIN)/python -m pytest -m "not slow and not programs" -n 2 --dist loadfile
 
 fuzz: setup ## N random problems against enumeration, N mutated files and models: make fuzz N=10000 [SEED=1] [ONLY=chain]
 	$(BIN)/python -m tests.robustness $(or $(N),10000) --seed $(or $(SEED),0) $(if $(ONLY),--only "$(ONLY)")

@@ -14,7 +14,7 @@ from numba.core.codegen import JITCodeLibrary
 from numba.core.compiler import Compiler
 from numba.core.targetconfig import ConfigStack
 
-from trelliswork.compute.kernel_cache import KernelCache
+from trelliswork.compute.kernel_cache import CHECKED, KernelCache
 
 FASTMATH = {"reassoc", "contract"}  # never True: it would assume that infinities do not occur, and -inf is our zero
 
@@ -135,5 +135,5 @@ def _has_arrays(result: Any) -> bool:
 
 def _compiled(function: Callable[..., Any], fast: bool, **options: Any) -> Any:
     """Return the compiled function. Without wrappers that nobody calls, compilation takes a sixth less time."""
-    options |= {"nogil": True, "no_cfunc_wrapper": True, "fastmath": FASTMATH if fast else False}
+    options |= {"nogil": True, "no_cfunc_wrapper": True, "fastmath": FASTMATH if fast else False, "boundscheck": CHECKED}
     return numba.njit(**options)(function)

@@ -4,6 +4,9 @@ Compiled code is stored in a per-user directory: ``TRELLISWORK_CACHE_DIR`` if it
 folder. The directory of a kernel is named after a hash of its source file and of every file of this package which that
 file imports, directly or not. So an edited kernel or shared helper is always compiled again, nothing else is, and
 read-only installations work. Numba adds its own version and the CPU to the key.
+
+With ``TRELLISWORK_CHECKED=1`` kernels raise an IndexError where they would read or write outside of an array, and are
+kept apart from the others. They are slower; ``make checked`` runs the tests so.
 """
 
 import hashlib
@@ -24,6 +27,7 @@ from numba.core.runtime import rtsys
 
 from trelliswork.compute.compilation import Kernel, announce
 
+CHECKED = os.environ.get("TRELLISWORK_CHECKED", "0") not in ("", "0")
 PACKAGE = Path(__file__).resolve().parents[1]
 # These decide when and where kernels are compiled, not what: an edit compiles nothing again.
 _UNHASHED = {PACKAGE / "compute" / name for name in ("kernel_cache.py", "compilation.py")}
@@ -90,7 +94,7 @@ def source_hash(file: Path) -> str:
             if path not in seen:
                 seen.add(path)
                 todo.append(path)
-    digest = hashlib.sha256(numba.__version__.encode())
+    digest = hashlib.sha256(numba.__version__.encode() + b"checked" * CHECKED)
     for path in sorted(seen):
         name = path.relative_to(PACKAGE) if path.is_relative_to(PACKAGE) else path
         digest.update(str(name).encode() + _source(path)[0])

@@ -15,7 +15,7 @@ def load_part(typingctx: Any, array: Any, index: Any, n: Any, fill: Any) -> Any:
     vector = Vector(array.dtype)
 
     def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        place = pointer(context, builder, signature.args[0], args[0], args[1], vector)
+        place = pointer(context, builder, signature.args[0], args[0], args[1], vector, args[2])
         rest = splat(builder, args[3], vector.width)
         kinds = [place.type, ir.IntType(32), _mask_type(vector), vector.ir_type]
         function = _function(builder, "load", vector, ir.FunctionType(vector.ir_type, kinds))
@@ -42,7 +42,7 @@ def store_part(typingctx: Any, array: Any, index: Any, n: Any, value: Any) -> An
     vector = Vector(array.dtype)
 
     def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        place = pointer(context, builder, signature.args[0], args[0], args[1], vector)
+        place = pointer(context, builder, signature.args[0], args[0], args[1], vector, args[2])
         kinds = [vector.ir_type, place.type, ir.IntType(32), _mask_type(vector)]
         function = _function(builder, "store", vector, ir.FunctionType(ir.VoidType(), kinds))
         builder.call(function, [args[3], place, _align(vector), _mask(builder, vector, args[2])])

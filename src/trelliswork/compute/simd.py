@@ -2,8 +2,8 @@
 
 LLVM vectorizes long plain loops well, but not short loops over a label set: there the checks around the loop cost more
 than the loop. These intrinsics are the few operations that such kernels need. A vector holds ``lanes(array)`` numbers;
-``load(array, k)`` reads them from flat index ``k`` of a C-contiguous array. Nothing is checked: indices must be in
-range, and rows are padded to a multiple of the width.
+``load(array, k)`` reads them from flat index ``k`` of a C-contiguous array. Indices must be in range, and rows are padded
+to a multiple of the width. Only the checked build (``TRELLISWORK_CHECKED=1``) raises an IndexError where they are not.
 
 A vector is passed between compiled functions like a number. Keep accumulators in named variables (they are registers);
 a vector wider than the hardware's is slower, not faster. Matrix products keep them in tiles, see ``compute.tiles``.
@@ -18,6 +18,8 @@ import llvmlite.binding as llvm
 from llvmlite import ir
 from numba.core import cgutils, types
 from numba.extending import intrinsic, models, register_model
+
+from trelliswork.compute.kernel_cache import CHECKED
 
 VECTOR_BYTES = 64 if llvm.get_host_cpu_features().get("avx512f") else 32
 
@@ -82,10 +84,26 @@ class _Model(models.PrimitiveModel):
         super().__init__(dmm, fe_type, fe_type.ir_type)
 
 
-def pointer(context: Any, builder: Any, array_type: Any, array: Any, index: Any, vector: Vector) -> Any:
-    """Return the LLVM pointer to the vector at a flat index of an array."""
-    data = context.make_array(array_type)(context, builder, array).data
-    return builder.bitcast(builder.gep(data, [index]), vector.ir_type.as_pointer())
+def element(context: Any, builder: Any, array_type: Any, array: Any, index: Any, n: Any = 1) -> Any:
+    """Return the LLVM pointer to a flat index of an array; checked builds raise an error unless n numbers are there."""
+    made = context.make_array(array_type)(context, builder, array)
+    if CHECKED:
+        n = ir.Constant(index.type, n) if isinstance(n, int) else n
+        outside = builder.or_(
+            builder.icmp_signed("<", index, ir.Constant(index.type, 0)),
+            builder.icmp_signed(">", builder.add(index, n), made.nitems),
+        )
+        wanted = builder.icmp_signed(">", n, ir.Constant(n.type, 0))
+        with builder.if_then(builder.and_(outside, wanted), likely=False):
+            message = f"an index outside of its array, {array_type}, in {builder.function.name}"
+            context.call_conv.return_user_exc(builder, IndexError, (message,))
+    return builder.gep(made.data, [index])
+
+
+def pointer(context: Any, builder: Any, array_type: Any, array: Any, index: Any, vector: Vector, n: Any = None) -> Any:
+    """Return the LLVM pointer to the vector, or to its first n lanes, at a flat index of an array."""
+    place = element(context, builder, array_type, array, index, vector.width if n is None else n)
+    return builder.bitcast(place, vector.ir_type.as_pointer())
 
 
 @intrinsic
@@ -128,8 +146,8 @@ def load_as(typingctx: Any, like: Any, array: Any, index: Any) -> Any:
     vector, source = Vector(like.dtype), ir.VectorType(_IR_TYPES[array.dtype], Vector(like.dtype).width)
 
     def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        data = context.make_array(signature.args[1])(context, builder, args[1]).data
-        place = builder.bitcast(builder.gep(data, [args[2]]), source.as_pointer())
+        place = element(context, builder, signature.args[1], args[1], args[2], vector.width)
+        place = builder.bitcast(place, source.as_pointer())
         value = builder.load(place, align=array.dtype.bitwidth // 8)
         return value if source == vector.ir_type else builder.fpext(value, vector.ir_type)
 
@@ -153,8 +171,7 @@ def get(typingctx: Any, array: Any, index: Any) -> Any:
     """``get(array, k)``: the number at flat index k, without Numba's test for a negative index."""
 
     def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        data = context.make_array(signature.args[0])(context, builder, args[0]).data
-        return builder.load(builder.gep(data, [args[1]]))
+        return builder.load(element(context, builder, signature.args[0], *args))
 
     return array.dtype(array, types.intp), codegen
 
@@ -164,8 +181,7 @@ def put(typingctx: Any, array: Any, index: Any, value: Any) -> Any:
     """``put(array, k, x)``: write the number x at flat index k."""
 
     def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        data = context.make_array(signature.args[0])(context, builder, args[0]).data
-        builder.store(args[2], builder.gep(data, [args[1]]))
+        builder.store(args[2], element(context, builder, signature.args[0], *args[:2]))
         return context.get_dummy_value()
 
     return types.void(array, types.intp, array.dtype), codegen
@@ -222,8 +238,7 @@ def spread_at(typingctx: Any, array: Any, index: Any) -> Any:
     vector = Vector(array.dtype)
 
     def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        data = context.make_array(signature.args[0])(context, builder, args[0]).data
-        return splat(builder, builder.load(builder.gep(data, [args[1]])), vector.width)
+        return splat(builder, builder.load(element(context, builder, signature.args[0], *args)), vector.width)
 
     return vector(array, types.intp), codegen
 
@@ -382,8 +397,8 @@ def store_hashes(typingctx: Any, array: Any, index: Any, keys: Any, multiplier: 
         narrow = ir.VectorType(ir.IntType(32), keys.width)
         x = builder.xor(x, builder.lshr(x, ir.Constant(keys.ir_type, [32] * keys.width)))
         x = builder.lshr(builder.mul(x, splat(builder, multiplier, keys.width)), splat(builder, shift, keys.width))
-        data = context.make_array(signature.args[0])(context, builder, array).data
-        place = builder.bitcast(builder.gep(data, [index]), narrow.as_pointer())
+        place = element(context, builder, signature.args[0], array, index, keys.width)
+        place = builder.bitcast(place, narrow.as_pointer())
         builder.store(builder.trunc(x, narrow), place, align=4)
         return context.get_dummy_value()
 

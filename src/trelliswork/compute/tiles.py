@@ -20,7 +20,7 @@ from llvmlite import ir
 from numba.core import types
 from numba.extending import intrinsic
 
-from trelliswork.compute.simd import Tile, Vector, combine_maximum, combine_multiply_add, pointer, splat
+from trelliswork.compute.simd import Tile, Vector, combine_maximum, combine_multiply_add, element, pointer, splat
 
 
 @intrinsic(prefer_literal=True)
@@ -92,10 +92,9 @@ def _outer(combine: Callable[..., Any], doc: str) -> Any:
                 builder.load(p, align=vector.align)
                 for p in _places(context, builder, Tile(vector, 1, sums.vectors), signature.args[4], right, j, step)
             ]
-            data = context.make_array(signature.args[1])(context, builder, left).data
             values = sums.unpack(builder, old)
             for r in range(sums.rows):
-                x = splat(builder, builder.load(builder.gep(data, [i])), vector.width)
+                x = splat(builder, builder.load(element(context, builder, signature.args[1], left, i)), vector.width)
                 for v in range(sums.vectors):
                     k = r * sums.vectors + v
                     values[k] = combine(builder, vector, x, row[v], values[k])
@@ -203,9 +202,8 @@ def _listed(
     context: Any, builder: Any, shape: Tile, kinds: Any, array: Any, places: Any, k: Any, column: Any
 ) -> Iterator[Any]:
     """Yield the pointers to rows of one vector whose flat indices are listed in an array."""
-    listed = context.make_array(kinds[1])(context, builder, places).data
     for r in range(shape.rows):
-        at = builder.load(builder.gep(listed, [builder.add(k, ir.Constant(k.type, r))]))
+        at = builder.load(element(context, builder, kinds[1], places, builder.add(k, ir.Constant(k.type, r))))
         yield pointer(context, builder, kinds[0], array, builder.add(at, column), shape.vector)
 
 

@@ -12,13 +12,10 @@ from numba.core import cgutils, types
 from numba.extending import intrinsic
 
 from trelliswork.compute.jit import helper
+from trelliswork.compute.simd import element
 
 COUNTERS = 24  # length of the array: three counters, each on its own cache line
 DRAWN, DONE, READY = 0, 8, 16
-
-
-def _pointer(context: Any, builder: Any, array_type: Any, array: Any, index: Any) -> Any:
-    return builder.gep(context.make_array(array_type)(context, builder, array).data, [index])
 
 
 @intrinsic
@@ -27,7 +24,7 @@ def fetch_add(typingctx: Any, array: Any, index: Any) -> Any:
 
     def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         one = ir.Constant(ir.IntType(64), 1)
-        return builder.atomic_rmw("add", _pointer(context, builder, signature.args[0], *args), one, "seq_cst")
+        return builder.atomic_rmw("add", element(context, builder, signature.args[0], *args), one, "seq_cst")
 
     return types.int64(array, types.intp), codegen
 
@@ -37,7 +34,7 @@ def read(typingctx: Any, array: Any, index: Any) -> Any:
     """``read(counters, k)``: the current value of counter k."""
 
     def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        return builder.load_atomic(_pointer(context, builder, signature.args[0], *args), "seq_cst", 8)
+        return builder.load_atomic(element(context, builder, signature.args[0], *args), "seq_cst", 8)
 
     return types.int64(array, types.intp), codegen
 

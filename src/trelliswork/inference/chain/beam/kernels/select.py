@@ -14,7 +14,7 @@ from numba import types
 from numba.extending import intrinsic
 
 from trelliswork.compute.jit import helper, kernel
-from trelliswork.compute.simd import add, get, lanes, largest, load, maximum, put, spread, total
+from trelliswork.compute.simd import add, element, get, lanes, largest, load, maximum, put, spread, total
 
 UNDECIDED = 8  # values that are left to be compared one by one
 PROBES = 40
@@ -103,8 +103,8 @@ def add_to_doubles(typingctx, array, index, vector):
 
     def codegen(context, builder, signature, args):
         wide = ir.VectorType(ir.DoubleType(), vector.width)
-        data = context.make_array(signature.args[0])(context, builder, args[0]).data
-        pointer = builder.bitcast(builder.gep(data, [args[1]]), wide.as_pointer())
+        place = element(context, builder, signature.args[0], args[0], args[1], vector.width)
+        pointer = builder.bitcast(place, wide.as_pointer())
         value = args[2] if vector.dtype == types.float64 else builder.fpext(args[2], wide)
         builder.store(builder.fadd(builder.load(pointer, align=8), value), pointer, align=8)
         return context.get_dummy_value()
