@@ -15,7 +15,6 @@ from numpy.typing import NDArray
 from trelliswork.compute.padding import batches, pad, unpad
 from trelliswork.errors import DataError
 from trelliswork.inference import chain
-from trelliswork.inference.chain import pairs
 from trelliswork.inference.chain.beam import EXACT, Beam, chosen_beam
 from trelliswork.inference.chain.beam import passes as beam_passes
 from trelliswork.inference.chain.beam.sparse import SparseChain, SparseTransitions
@@ -146,9 +145,9 @@ class FirstOrder:
 class HigherOrder:
     """Chain of order k: ``log_table[a, b, c]`` is log p(c | a, b), shape (S+1,) * (k+1).
 
-    Index S is the start of a sentence, and in the last axis its end; if the end is no event, its scores are 0. Without
-    a beam, the second order is exact over pairs of possible states; otherwise sequences of k states are the states of a
-    sparse chain, of which the beam keeps few.
+    Index S is the start of a sentence, and in the last axis its end; if the end is no event, its scores are 0. Sequences
+    of k states are the states of a sparse chain. Only those that can emit their words are visited, and a beam keeps few
+    of them.
     """
 
     log_table: Doubles
@@ -167,8 +166,6 @@ class HigherOrder:
 
     def viterbi(self, rows: Doubles, offsets: Integers) -> Integers:
         """Return the most probable states (n_tokens,)."""
-        if self._by_pairs:
-            return pairs.viterbi(rows, offsets, self.log_table)[0]
         states = np.empty(len(rows), np.int64)
         for at, p in self._batches(rows, offsets):
             paths = beam_passes.viterbi(p, self.beam or EXACT).labels
@@ -177,8 +174,6 @@ class HigherOrder:
 
     def marginals(self, rows: Doubles, offsets: Integers) -> tuple[Doubles, Doubles]:
         """Return the log evidence (n_sentences,) and p(state | sentence) (n_tokens, S)."""
-        if self._by_pairs:
-            return pairs.forward_backward(rows, offsets, self.log_table)
         evidence, marginals = [np.empty(0)], [np.empty((0, self.n_states))]
         for _, p in self._batches(rows, offsets):
             within = beam_passes.expectations(p, self.beam or EXACT)
@@ -197,7 +192,7 @@ class HigherOrder:
 
     def log_evidence(self, rows: Doubles, offsets: Integers) -> Doubles:
         """Return the log evidence alone."""
-        return pairs.log_evidence(rows, offsets, self.log_table) if self._by_pairs else self.marginals(rows, offsets)[0]
+        return self.marginals(rows, offsets)[0]
 
     def potentials(self, rows: Doubles, *, end: bool = True) -> tuple[Doubles, Doubles]:
         """Return one sentence as a chain of n-grams of states: first the S states, then S + a S + b: b after a."""
@@ -251,10 +246,6 @@ class HigherOrder:
     def arrays(self) -> dict[str, NDArray[Any]]:
         """Return the arrays to save."""
         return {"ngrams": self.log_table}
-
-    @property
-    def _by_pairs(self) -> bool:
-        return self.order == 2 and self.beam is None
 
     @cached_property
     def _transitions(self) -> SparseTransitions:

@@ -3,7 +3,7 @@
 The equations are those of ``forward_backward``, for state spaces such as pairs or n-grams of labels: transitions are
 ``Entries``, and state j emits the label ``emits[j]``. Scores are given for labels, L per position. Only states that
 some state of the beam leads to are computed (*reached*), and only entries of states in the beam are read: time
-O(L + sum of the entries of the beam) per position, independent of S.
+O(L + sum of the entries of the beam) per position, independent of S. States with a score of -inf are never reached.
 """
 
 import math
@@ -13,7 +13,7 @@ import numpy as np
 
 from trelliswork.compute.jit import helper, kernel
 from trelliswork.compute.kernels.rows import exp_row
-from trelliswork.compute.simd import lanes
+from trelliswork.compute.simd import get, lanes
 from trelliswork.inference.chain.beam.kernels.records import Sequence, copy_beams, reverse_sets
 from trelliswork.inference.chain.beam.kernels.select import Selection, make_selection, select
 
@@ -51,9 +51,12 @@ def make_space(T, S, Lp, refining, like):
 
 
 @helper
-def _spread_out(t, entries, to, s):
-    """Store the successors of beam t-1 in ``reached[to:]`` and their sums in ``dense``; return their number."""
-    indptr, targets, values = entries.indptr, entries.targets, entries.values
+def _spread_out(t, entries, scores, at, to, s):
+    """Store the successors of beam t-1 in ``reached[to:]`` and their sums in ``dense``; return their number.
+
+    The scores of the labels at position t start at flat index ``at``.
+    """
+    indptr, targets, values, emits = entries.indptr, entries.targets, entries.values, entries.emits
     clock, ptr, states, alpha, mark = s.clock, s.ptr, s.states, s.alpha, s.mark
     dense, reached = s.dense, s.reached
     clock[0] += 1
@@ -62,6 +65,8 @@ def _spread_out(t, entries, to, s):
         i, x = states[a], alpha[a]
         for k in range(indptr[i], indptr[i + 1]):
             j = targets[k]
+            if not get(scores, at + emits[j]) > -np.inf:
+                continue
             if mark[j] != now:
                 mark[j] = now
                 dense[j] = 0
@@ -95,11 +100,15 @@ def forward(sequence, entries, gold, rule, s):
         log_z += exp_row(sequence.log_unary, at, sequence.n_labels, emission, t * Lp, Lp)
         to = reached_ptr[t] if belief.size > S + W else 0
         if t == 0:
-            n = S
+            n = 0
             for j in range(S):
-                reached[j], dense[j] = j, 1
+                if start[j] > 0 and get(sequence.log_unary, at + emits[j]) > -np.inf:
+                    reached[n], dense[j] = j, 1
+                    n += 1
         else:
-            n = _spread_out(t, entries, to, s)
+            n = _spread_out(t, entries, sequence.log_unary, at, to, s)
+        if n == 0:
+            return -np.inf
         reached_ptr[t + 1] = to + n
         mass, place = 0.0, -1
         wanted = gold[sequence.first + t] if gold.size else -1

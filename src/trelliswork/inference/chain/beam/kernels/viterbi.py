@@ -153,13 +153,16 @@ def sparse(start, stop, batch, entries, sets, rule, paths):
                 for k in range(sets.ptr[offsets[b] + t], sets.ptr[offsets[b] + t + 1]):
                     inside[sets.states[k]] = clock
             if t == 0:
-                n = S
                 for j in range(S):
-                    reached[j], best[j] = j, log_start[j]
+                    if log_start[j] > -np.inf and log_unary[b, t, emits[j]] > -np.inf:
+                        reached[n], best[j] = j, log_start[j]
+                        n += 1
             else:
                 for a in range(ptr[t - 1], here):
                     for k in range(indptr[states[a]], indptr[states[a] + 1]):
                         j = targets[k]
+                        if not log_unary[b, t, emits[j]] > -np.inf:
+                            continue
                         value = delta[a] + transition[k]
                         if mark[j] != clock:
                             mark[j] = clock
@@ -168,6 +171,9 @@ def sparse(start, stop, batch, entries, sets, rule, paths):
                         elif not value > best[j]:
                             continue
                         best[j], from_entry[j], from_source[j] = value, k, a
+            if n == 0:
+                lost = True
+                break
             for r in range(n):
                 j = reached[r]
                 out[r] = best[j] + log_unary[b, t, emits[j]]
