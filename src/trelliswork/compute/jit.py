@@ -135,5 +135,10 @@ def _has_arrays(result: Any) -> bool:
 
 def _compiled(function: Callable[..., Any], fast: bool, **options: Any) -> Any:
     """Return the compiled function. Without wrappers that nobody calls, compilation takes a sixth less time."""
-    options |= {"nogil": True, "no_cfunc_wrapper": True, "fastmath": FASTMATH if fast else False, "boundscheck": CHECKED}
+    options |= {
+        "nogil": True,
+        "no_cfunc_wrapper": True,
+        "fastmath": FASTMATH if fast else False,
+        "boundscheck": CHECKED,
+    }
     return numba.njit(**options)(function)

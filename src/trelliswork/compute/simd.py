@@ -2,8 +2,8 @@
 
 LLVM vectorizes long plain loops well, but not short loops over a label set: there the checks around the loop cost more
 than the loop. These intrinsics are the few operations that such kernels need. A vector holds ``lanes(array)`` numbers;
-``load(array, k)`` reads them from flat index ``k`` of a C-contiguous array. Indices must be in range, and rows are padded
-to a multiple of the width. Only the checked build (``TRELLISWORK_CHECKED=1``) raises an IndexError where they are not.
+``load(array, k)`` reads them from flat index ``k`` of a C-contiguous array. Rows are padded to a multiple of the width.
+Indices must be in range: only the checked build (``TRELLISWORK_CHECKED=1``) raises an IndexError where they are not.
 
 A vector is passed between compiled functions like a number. Keep accumulators in named variables (they are registers);
 a vector wider than the hardware's is slower, not faster. Matrix products keep them in tiles, see ``compute.tiles``.

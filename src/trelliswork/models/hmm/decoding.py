@@ -145,9 +145,9 @@ class FirstOrder:
 class HigherOrder:
     """Chain of order k: ``log_table[a, b, c]`` is log p(c | a, b), shape (S+1,) * (k+1).
 
-    Index S is the start of a sentence, and in the last axis its end; if the end is no event, its scores are 0. Sequences
-    of k states are the states of a sparse chain. Only those that can emit their words are visited, and a beam keeps few
-    of them.
+    Index S is the start of a sentence, and in the last axis its end; if the end is no event, its scores are 0.
+    Sequences of k states are the states of a sparse chain. Only those that can emit their words are visited, and a beam
+    keeps few of them.
     """
 
     log_table: Doubles
