@@ -1,6 +1,7 @@
 """Labeled and unlabeled files as the commands read and write them."""
 
 import re
+import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
@@ -10,7 +11,7 @@ from itertools import islice, pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
-from trelliswork.cli.inputs import Inputs
+from trelliswork.cli.inputs import BUNDLED, Inputs
 from trelliswork.cli.running import current
 from trelliswork.errors import DataError, TrellisworkError
 
@@ -31,16 +32,23 @@ class FileFormat(StrEnum):
     conllu = "conllu"
     crfsuite = "crfsuite"
     text = "text"
+    jsonl = "jsonl"
+    csv = "csv"
+    brat = "brat"
+
+
+ANNOTATED = (FileFormat.jsonl, FileFormat.csv, FileFormat.brat)  # spans in running text, see data.annotations
 
 
 @dataclass
 class Layout:
     """Columns of features and labels in a file; saved with a model, so that tagging reads files as training did."""
 
-    format: str  # columns, conllu, crfsuite or text
+    format: str  # a FileFormat but auto
     columns: list[Any]  # for the features: numbers, or names for CoNLL-U
     label: Any  # column of the labels, int or str; a list of them for models with several layers
     separator: str | None = None  # of a column file; any white space by default
+    tokenizer: str | None = None  # of running text with spans; our rules by default
 
     @classmethod
     def of(cls, tagger: Any) -> "Layout":
@@ -57,6 +65,16 @@ class Layout:
     def labels(self) -> list[Any]:
         """Return the columns of labels."""
         return self.label if isinstance(self.label, list) else [self.label]
+
+    @property
+    def annotated(self) -> bool:
+        """Whether the files are running text with spans."""
+        return self.format in ANNOTATED
+
+    @property
+    def blank_lines(self) -> bool | None:
+        """Whether blank lines separate sentences; otherwise lines do, or nothing (None)."""
+        return None if self.format in ("csv", "brat") else self.format not in ("text", "jsonl")
 
     def complete(self, n_columns: int, path: str) -> None:
         """Check the columns of a column file; if none are for the features, all but the labels are."""
@@ -95,7 +113,7 @@ def naming_lines(source: "Inputs | Readable", layout: Layout | None = None, corp
         if error.sentence is None or (isinstance(source, Inputs) and source.part):
             raise
         if isinstance(source, Inputs):
-            name, files = source.name, source.own(blank_lines=layout is None or layout.format != "text")
+            name, files = source.name, source.own(blank_lines=True if layout is None else layout.blank_lines)
         else:
             name, files = source_name(source), [source]
         text = str(error).removeprefix(f"{name}, ")
@@ -136,6 +154,10 @@ def _with_lines(path: "Readable", layout: Layout) -> "Corpus | None":
 
     if layout.format in ("columns", "conllu"):
         return _read(path, layout, layout.columns, keep_lines=True, allow_empty=True)
+    if layout.annotated:
+        with warnings.catch_warnings():  # it has warned before
+            warnings.simplefilter("ignore")
+            return read_annotated(path, layout, allow_empty=True)[0]
     if layout.format != "text":
         return None
     with open_text(path) as lines:
@@ -147,9 +169,9 @@ def _with_lines(path: "Readable", layout: Layout) -> "Corpus | None":
 def guess_format(source: Inputs, format: FileFormat, *, labeled: bool = False) -> FileFormat:
     """Return the given format of files; by default the one of their names or of the first lines of the first.
 
-    A name that ends in .conllu, .raw or .text is decisive. Any other file is a column file if it must have labels, or
-    if all lines have the same number of fields and empty lines separate sentences; else it is plain text. The format
-    of standard input is columns.
+    A name that ends in .conllu, .raw, .text, .json, .jsonl, .csv or .ann is decisive, and so are lines of JSON. Any
+    other file is a column file if it must have labels, or if all lines have the same number of fields and empty lines
+    separate sentences; else it is plain text. The format of standard input is columns.
     """
     if format != FileFormat.auto:
         return format
@@ -163,6 +185,10 @@ def guess_format(source: Inputs, format: FileFormat, *, labeled: bool = False) -
             raise DataError(f"{first} and {file} have different formats by their names. Give it with --format.")
     if named[0] is not None:
         return named[0]
+    from trelliswork.data.annotations import looks_like_json
+
+    if first != "-" and looks_like_json(first):
+        return FileFormat.jsonl
     return FileFormat.columns if labeled or first == "-" or _has_columns(first) else FileFormat.text
 
 
@@ -171,7 +197,35 @@ def _named_format(file: str) -> FileFormat | None:
     name = file.removesuffix(".gz")
     if name.endswith((".raw", ".text")):
         return FileFormat.text
+    if name.endswith((".json", ".jsonl", ".ndjson", ".csv", ".ann")) or Path(file).is_dir():
+        from trelliswork.data.annotations import annotation_format
+
+        found = FileFormat(annotation_format(file))
+        return None if Path(file).is_dir() and found != FileFormat.brat else found
     return FileFormat.conllu if name.endswith((".conllu", ".conll-u")) else None
+
+
+def format_for(layout: Layout, source: "Inputs | Readable", format: FileFormat) -> FileFormat:
+    """Return the format of files for a model: the given one, or that of training.
+
+    If one of the formats is for spans in running text, the names of the files decide.
+    """
+    if format != FileFormat.auto:
+        return format
+    trained = FileFormat(layout.format)
+    name = str(source.files[0] if isinstance(source, Inputs) else source)
+    if name.startswith(BUNDLED):
+        return FileFormat.columns if layout.annotated else trained
+    named = _named_format(name)
+    return named if named is not None and (layout.annotated or named in ANNOTATED) else trained
+
+
+def read_annotated(path: "Readable", layout: Layout, **options: Any) -> "tuple[Corpus, list[list[str]]]":
+    """Return the sentences of running text with spans, and their labels."""
+    from trelliswork.data.annotations import read_spans
+    from trelliswork.data.tokenize import tokenizer
+
+    return read_spans(path, format=layout.format, split=tokenizer(layout.tokenizer or "rules"), **options)
 
 
 def _has_columns(path: str, n_lines: int = 200) -> bool:
@@ -200,9 +254,14 @@ def training_layout(
         return Layout("conllu", columns.split(",") if columns else ["form"], label or "upos")
     if chosen == FileFormat.crfsuite:
         return Layout("crfsuite", [], None)
+    if chosen in ANNOTATED:
+        if (label, separator) != (None, None) or columns not in (None, "0"):
+            raise DataError(f"{source.name}: {chosen} has no columns: leave --columns, --label and --separator out.")
+        return Layout(str(chosen), [0], -1)
     if chosen == FileFormat.text:
         raise DataError(
-            f"{source.name}: plain text has no labels to learn from: expected columns or CoNLL-U (see --format)."
+            f"{source.name}: plain text has no labels to learn from: expected columns, CoNLL-U, or "
+            "spans in JSON lines, CSV or brat (see --format)."
         )
     return Layout("columns", _numbers(columns), _label(label, -1), separator)
 
@@ -247,6 +306,8 @@ def read_labeled(
     source: Inputs, layout: Layout, how: LabelReading = AUTOMATIC
 ) -> "tuple[Corpus | AttributeCorpus, list[list[str]]]":
     """Return feature columns and labels of the sentences of this process; see `LabelReading`."""
+    if layout.annotated:
+        return _read_spans(source, layout, how)
     if layout.format != "crfsuite" or source.part:
         corpus, (labels,) = _read_parts(source, layout)
         filled = current().any(not labels or any(label != "_" for row in labels for label in row))
@@ -258,6 +319,21 @@ def read_labeled(
     attributes = source.attributes()
     rows = [attributes.labels[a:b] for a, b in pairwise(attributes.offsets.tolist())]
     return attributes, _standard(rows, source, layout, how)
+
+
+def _read_spans(source: Inputs, layout: Layout, how: LabelReading) -> "tuple[Corpus, list[list[str]]]":
+    """Return the words and labels of running text with spans, in BIO or in the given scheme."""
+    from trelliswork.data import Corpus
+    from trelliswork.data.schemes import convert, model_scheme
+
+    read = partial(read_annotated, layout=layout, strict=how.strict)
+    parts = source.parts(read, blank_lines=layout.blank_lines, sentences=lambda part: part[0])
+    labels = [row for _, (_, rows) in parts for row in rows]
+    if how.scheme not in (None, "auto") and model_scheme(how.scheme) != "bio":
+        labels = [convert(row, "bio", "bioes") for row in labels]
+    if source.is_one():
+        return parts[0][1][0], labels
+    return Corpus.joined([corpus for _, (corpus, _) in parts], 1, source.name), labels
 
 
 def _standard(labels: list[list[str]], source: Inputs, layout: Layout, how: LabelReading) -> list[list[str]]:
@@ -345,6 +421,8 @@ def words_layout(source: Inputs, format: FileFormat, columns: str | None, separa
         return Layout("conllu", columns.split(",")[:1] if columns else ["form"], None)
     if chosen == FileFormat.crfsuite:
         raise DataError(f"{source.name}: a file of ready attributes has no words.")
+    if chosen in ANNOTATED:
+        return Layout(str(chosen), [0], None)
     return Layout("columns", _numbers(columns)[:1] or [0], None, " " if source.part else separator)
 
 
@@ -356,16 +434,23 @@ def read_words(source: Inputs, layout: Layout) -> "Corpus":
         return Corpus.from_sentences([list(s.words) for s in source.share(bundled.load(source.part))])
     if layout.format == "text":
         return source.corpus(read_text, blank_lines=False)
+    if layout.annotated:
+        read = lambda file, **options: read_annotated(file, layout, labeled=False, **options)[0]  # noqa: E731
+        return source.corpus(read, blank_lines=layout.blank_lines)
     return _read_all(source, layout, layout.columns)
 
 
 def evaluation_layout(layout: Layout, source: Inputs, format: FileFormat, label: str | None) -> Layout:
     """Return the layout of the training file, or the one that the options describe."""
-    if label is None and format == FileFormat.auto:
+    if (as_named := format_for(layout, source, format)) in ANNOTATED:
+        if label is not None:
+            raise DataError(f"{source.name}: {as_named} has no columns: leave --label out.")
+        return Layout(str(as_named), [0], -1, tokenizer=layout.tokenizer)
+    if label is None and format == FileFormat.auto and as_named == layout.format:
         if layout.label is None and layout.format != "crfsuite":
             raise DataError("the model was trained without labels: --label names the column to compare with.")
         return layout
-    chosen = format if format != FileFormat.auto else layout.format
+    chosen = as_named
     chosen = guess_format(source, FileFormat.auto, labeled=True) if chosen == "text" else chosen
     if chosen == "conllu":
         columns = layout.columns if layout.format == "conllu" else ["form"]
@@ -480,12 +565,15 @@ def read_unlabeled(
     """Return a file to tag with its lines, its format, and the known labels; the label column may be missing."""
     from trelliswork.data import read_text
 
-    chosen = FileFormat(layout.format) if format == FileFormat.auto else format
-    if chosen in (FileFormat.crfsuite, FileFormat.text):
+    chosen = format_for(layout, path, format)
+    if chosen in (FileFormat.crfsuite, FileFormat.text, *ANNOTATED):
         from trelliswork.data import read_crfsuite
 
         if known is not None:
             raise DataError(f"{path}: --known names a column, which a file of this format ({chosen}) does not have.")
+        if chosen in ANNOTATED:
+            given = Layout(str(chosen), [0], -1, tokenizer=layout.tokenizer)
+            return read_annotated(path, given, labeled=False, allow_empty=allow_empty)[0], str(chosen), None
         read: Any = read_crfsuite if chosen == FileFormat.crfsuite else read_text
         return read(path, allow_empty=allow_empty), str(chosen), None
     if chosen != layout.format:
@@ -510,6 +598,9 @@ def write_tagged(
     from trelliswork.data import AttributeCorpus
     from trelliswork.data.columns import write_columns_with
 
+    if format in ANNOTATED:
+        _write_spans(corpus, extra[0] if extra else [], out, notes)
+        return
     if format == "columns":
         assert not isinstance(corpus, AttributeCorpus)
         write_columns_with(corpus, extra, out, layout.separator, notes=notes)
@@ -525,6 +616,17 @@ def write_tagged(
             row = [values[i] for values in extra]
             out.write("\t".join(row if words is None else [words[i], *row]) + "\n")
         out.write("\n")
+
+
+def _write_spans(corpus: Any, labels: Sequence[str], out: TextIO, notes: Any) -> None:
+    """Write annotated text with the spans of labels; each token is a span if they are plain tags."""
+    from trelliswork.data.annotations import write_spans
+    from trelliswork.data.schemes import Span, detect_scheme, lenient_spans
+
+    rows = [labels[a:b] for a, b in pairwise(corpus.offsets.tolist())]
+    plain = detect_scheme(labels) is None and set(labels) - {"O"}
+    read = (lambda row: [Span(tag, t, t + 1) for t, tag in enumerate(row)]) if plain else lenient_spans
+    write_spans(corpus, [read(row) for row in rows], out, header=not notes.get("sentences"))
 
 
 def _replace_columns(corpus: "Corpus", columns: list[Any], extra: Sequence[Sequence[str]], out: TextIO) -> None:

@@ -22,6 +22,9 @@ AWAITED = {  # what a command reads, for a person at a terminal
     "crfsuite": "attributes of one token per line, and an empty line after each sentence",
     "text": "one sentence per line, with spaces between its words",
     "raw": "running text",
+    "jsonl": "JSON lines, each with a text",
+    "csv": "CSV with a column text",
+    "brat": "a text of brat",
 }
 NAMED = 3  # files that a message names
 PARTS = ("train", "dev", "test")  # of the bundled corpus
@@ -136,7 +139,7 @@ class Inputs:
             raise no_sentences(self)
         return kept
 
-    def corpus(self, read: "Callable[..., Corpus]", *, blank_lines: bool) -> "Corpus":
+    def corpus(self, read: "Callable[..., Corpus]", *, blank_lines: bool | None) -> "Corpus":
         """Return the sentences that ``read`` returns for each file of this process, as one corpus.
 
         The number of columns is the same on all processes, also on those without sentences.

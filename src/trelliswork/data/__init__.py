@@ -1,6 +1,7 @@
 """Files, sentences, vocabularies and ids; readers and writers of the common formats; the bundled corpus."""
 
 from trelliswork.data import bundled
+from trelliswork.data.annotations import read_spans, write_spans
 from trelliswork.data.columns import read_columns
 from trelliswork.data.conllu import read_conllu, read_dependencies
 from trelliswork.data.corpus import AttributeCorpus, Corpus
@@ -24,7 +25,9 @@ __all__ = [
     "read_conllu",
     "read_crfsuite",
     "read_dependencies",
+    "read_spans",
     "read_text",
     "read_trees",
     "read_uai",
+    "write_spans",
 ]

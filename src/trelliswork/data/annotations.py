@@ -346,7 +346,7 @@ def _labeled(document: Document, split: Tokenizer, reports: Reports) -> tuple[li
     return [pieces[a:b] for a, b in pairwise(edges)], [flat[a:b] for a, b in pairwise(edges)]
 
 
-def write_spans(corpus: AnnotatedText, found: Sequence[Iterable[Any]], file: TextIO) -> None:
+def write_spans(corpus: AnnotatedText, found: Sequence[Iterable[Any]], file: TextIO, *, header: bool = True) -> None:
     """Write the documents of annotated text with new spans, in the form that they were read.
 
     Parameters
@@ -357,6 +357,8 @@ def write_spans(corpus: AnnotatedText, found: Sequence[Iterable[Any]], file: Tex
         The spans of each sentence: ``Span`` or (``Span``, probability), in tokens.
     file : text file
         Gets a JSON line per document, or rows of CSV. For brat it gets the lines of ``NAME.ann``.
+    header : bool
+        Whether the rows of CSV start with the names of the columns.
 
     JSON records keep their other entries. Those of Label Studio get ``predictions``; ``label`` or ``entities`` are
     replaced where they are; all others have ``spans``, with ``probability`` if it is given.
@@ -378,7 +380,8 @@ def write_spans(corpus: AnnotatedText, found: Sequence[Iterable[Any]], file: Tex
             row = {k: json.dumps(v, ensure_ascii=False) if isinstance(v, list) else v for k, v in record.items()}
             if table is None:
                 table = csv.DictWriter(file, list(row), lineterminator="\n", extrasaction="ignore")
-                table.writeheader()
+                if header:
+                    table.writeheader()
             table.writerow(row)
         else:
             file.write(json.dumps(_written(document, rows), ensure_ascii=False) + "\n")

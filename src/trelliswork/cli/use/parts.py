@@ -9,13 +9,13 @@ from trelliswork.cli.inputs import Inputs
 from trelliswork.errors import DataError
 
 if TYPE_CHECKING:
-    from trelliswork.data.files import Excerpt
+    from trelliswork.data.files import Excerpt, Readable
 
 
 def parts_of(source: Inputs, format: str, split: Any = None) -> "Iterator[Excerpt]":
     """Yield the input of a command, one file or a part of the bundled corpus, in parts of whole sentences.
 
-    ``format`` is columns, conllu, crfsuite or text; with ``split``, a tokenizer, raw text.
+    ``format`` is a `FileFormat` but auto; with ``split``, a tokenizer, raw text.
     """
     from trelliswork.data.shares import excerpts
 
@@ -24,11 +24,36 @@ def parts_of(source: Inputs, format: str, split: Any = None) -> "Iterator[Excerp
         yield bundled_text(source, format)
         return
     cut = None
+    if format in ("csv", "brat") or (format == "jsonl" and _is_array(file)):  # which cannot be cut at lines
+        yield _whole(file, format)
+        return
     if split is not None:
         from trelliswork.data.tokenize import safe_end
 
         cut = partial(safe_end, split=split)
-    yield from excerpts(file, blank_lines=cut is not None or format != "text", cut=cut)
+    yield from excerpts(file, blank_lines=cut is not None or format not in ("text", "jsonl"), cut=cut)
+
+
+def _is_array(file: "Readable") -> bool:
+    """Return whether a file is one JSON array; standard input is taken for JSON lines."""
+    from trelliswork.data.files import open_text
+
+    if str(file) == "-":
+        return False
+    with open_text(file) as lines:
+        return next((line.strip()[:1] for line in lines if line.strip()), "") == "["
+
+
+def _whole(file: "Readable", format: str) -> "Excerpt":
+    """Return all lines of a file; none of brat, whose text and spans are two files."""
+    from trelliswork.data.files import Excerpt, open_text
+
+    if isinstance(file, Excerpt):
+        return file
+    if format == "brat":
+        return Excerpt(file, [])
+    with open_text(file) as lines:
+        return Excerpt(file, list(lines))
 
 
 def counted(parts: "Iterator[Excerpt]", source: Inputs, model: Any) -> "Iterator[tuple[Excerpt, bool]]":

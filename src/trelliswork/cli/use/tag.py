@@ -7,7 +7,15 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, TextIO
 
 import typer
 
-from trelliswork.cli.corpora import FileFormat, Layout, naming_lines, read_unlabeled, write_tagged
+from trelliswork.cli.corpora import (
+    ANNOTATED,
+    FileFormat,
+    Layout,
+    format_for,
+    naming_lines,
+    read_unlabeled,
+    write_tagged,
+)
 from trelliswork.cli.inputs import AWAITED, Inputs, say_what_is_awaited
 from trelliswork.cli.options import (
     OtherBeamOption,
@@ -137,7 +145,7 @@ def tag(
     if split is not None and known is not None:
         raise typer.BadParameter("--known names a column, which raw text does not have: leave --tokenize out.")
     how = Decision(decode.value, min_probability)
-    kind = "text" if split is not None else layout.format if format == FileFormat.auto else str(format)
+    kind = "text" if split is not None else str(format_for(layout, source, format))
     lines = kind == "text" and split is None
 
     def work(one: Inputs, stream: TextIO) -> int:
@@ -171,13 +179,13 @@ def tag(
         extra = _columns(tagger, corpus, evidence, topk, marginals, how) if len(corpus) else []
         if spans and len(corpus):
             extra += _span_columns(tagger, corpus, evidence, marginals, how)
-        if isinstance(corpus, TokenizedText) and len(corpus):
+        if isinstance(corpus, TokenizedText) and len(corpus) and kind not in ANNOTATED:
             places = zip(corpus.starts.tolist(), corpus.stops.tolist(), strict=True)
             extra.append([f"{start}:{stop}" for start, stop in places])
         write_tagged(corpus, kind, layout, extra, stream, part.notes)
 
     say_what_is_awaited(source, AWAITED["raw" if split is not None else kind])
-    write_outputs(source, out, work, blank_lines=not lines)
+    write_outputs(source, out, work, blank_lines=True if split is not None else Layout(kind, [], None).blank_lines)
 
 
 def _columns(
