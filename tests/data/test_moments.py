@@ -13,8 +13,8 @@ from trelliswork.compute import threads
 from trelliswork.data import Corpus, Vocabulary, storage
 from trelliswork.data import ids as ids_module
 from trelliswork.data import moments as moments_module
-from trelliswork.data import runs as runs_module
 from trelliswork.data.moments import Moments, count_moments
+from trelliswork.data.moments import runs as runs_module
 from trelliswork.errors import DataError, ValueRangeError
 
 sentences = st.lists(st.lists(st.sampled_from("abcdé"), min_size=1, max_size=6), min_size=1, max_size=12)

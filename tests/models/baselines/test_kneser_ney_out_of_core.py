@@ -10,9 +10,9 @@ from tests.processes import on_ranks
 from trelliswork.compute import threads
 from trelliswork.compute.sharing import Group
 from trelliswork.data import ids as ids_module
-from trelliswork.data import runs as runs_module
 from trelliswork.data import spooled
 from trelliswork.data.ids import read_ids, stream_ids
+from trelliswork.data.moments import runs as runs_module
 from trelliswork.models import KneserNey, load
 from trelliswork.models.baselines import compact, ngrams
 from trelliswork.models.baselines.ngrams import NgramTable, count_ngrams, positions_in_sentence

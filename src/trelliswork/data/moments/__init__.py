@@ -29,7 +29,7 @@ from trelliswork.compute.sharing import current
 from trelliswork.data.ids import BATCH, MEMORY, Callback, Ids, Source, in_parallel, no_text, stream_ids
 from trelliswork.data.kernels.ids import count_ids
 from trelliswork.data.kernels.moments import pair_keys, squeeze
-from trelliswork.data.runs import Record, Run, Runs, RunStore
+from trelliswork.data.moments.runs import Record, Run, Runs, RunStore
 from trelliswork.data.storage import MOMENTS, load_model, save_model
 from trelliswork.data.vocabulary import UNKNOWN, Vocabulary
 from trelliswork.errors import DataError, ValueRangeError

@@ -1,9 +1,9 @@
 r"""Counts of n-grams of all orders in sorted arrays, of texts of any size.
 
 The windows of all positions (the words from there on, and the one before) are sorted, in memory or on disk
-(`data.runs`). Then all n-grams that start with the same words follow each other: one pass numbers the n-grams of all
-orders and counts them. To count the different words before an n-gram, each word remembers the last n-gram of each order
-that it was before.
+(`data.moments.runs`). Then all n-grams that start with the same words follow each other: one pass numbers the n-grams
+of all orders and counts them. To count the different words before an n-gram, each word remembers the last n-gram of
+each order that it was before.
 
 In a group of processes each rank sorts and counts the windows that begin with certain words; then all get the tables.
 """
@@ -22,7 +22,7 @@ from trelliswork.compute.sharing import current
 from trelliswork.data.ids import BATCH, Ids, in_parallel
 from trelliswork.data.kernels.ids import renumber
 from trelliswork.data.kernels.runs import sort_records
-from trelliswork.data.runs import Record, Run, Runs, RunStore
+from trelliswork.data.moments.runs import Record, Run, Runs, RunStore
 from trelliswork.data.spooled import Column, release
 from trelliswork.models.baselines.kernels.ngrams import Entries, Open, Packing, tabulate, windows
 
