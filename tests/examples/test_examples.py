@@ -38,10 +38,24 @@ def test_active_learning_beats_chance(monkeypatch, capsys):
     assert chosen[-1] > random[-1]
 
 
+def test_demo_conditions_on_what_is_known(monkeypatch, capsys):
+    best, given, *alternatives = run("demo.py", monkeypatch=monkeypatch, capsys=capsys)
+    assert "duck/NN" in best
+    assert given.split()[-5:] == ["PRP", "VBD", "PRP", "VBP", "."]
+    probabilities = [float(line.split()[2].rstrip(":")) for line in alternatives]
+    assert len(probabilities) == 3
+    assert probabilities == sorted(probabilities, reverse=True)
+
+
 def test_own_factor_agrees_with_enumeration(monkeypatch, capsys):
     bp, exact = run("own_factor.py", monkeypatch=monkeypatch, capsys=capsys)
     assert bp.removeprefix("bp") == exact.removeprefix("exact")
 
 
 def test_every_example_is_run():
-    assert sorted(p.name for p in EXAMPLES.glob("*.py")) == ["active_learning.py", "names.py", "own_factor.py"]
+    assert sorted(p.name for p in EXAMPLES.glob("*.py")) == [
+        "active_learning.py",
+        "demo.py",
+        "names.py",
+        "own_factor.py",
+    ]
