@@ -12,7 +12,9 @@ def main() -> None:
     tagger = CRF("pos").fit([s.words for s in train], [s.tags for s in train])
     (words,) = [[token.text for token in sentence] for sentence in tokenize("They saw her duck.")]
     (tags,), (marginals,) = tagger.predict([words]), tagger.predict_marginals([words])
-    print("tags:        ", " ".join(f"{w}/{tag} {p[tag]:.2f}" for w, tag, p in zip(words, tags, marginals)))
+    print(
+        "tags:        ", " ".join(f"{w}/{tag} {p[tag]:.2f}" for w, tag, p in zip(words, tags, marginals, strict=True))
+    )
     known = [["PRP", None, None, "VBP", None]]
     print("duck is VBP: ", " ".join(tagger.predict([words], known=known)[0]))
     for labels, p in tagger.predict_topk([words], 3)[0]:
