@@ -12,7 +12,7 @@ from trelliswork.answers import Answer, Want, ask
 from trelliswork.cli.options import JsonOption, QuietOption
 from trelliswork.cli.progress import bar, describe
 
-EVERYTHING = Want(marginals=True, outcomes=True, topk=1)
+EVERYTHING = Want(marginals=True, outcomes=True, log_prob=True)
 SHORT, LONG = 6, 11  # length of sentences that are easy to read
 
 
@@ -84,7 +84,7 @@ def demo(
     _show_evidence(console, before, after, tags[n], given)
     story = (
         f"{given} had probability {evidence:.3f}; the best tags of the sentence have probability "
-        f"{before.alternatives[0][1]:.3f} before and {after.alternatives[0][1]:.3f} after."
+        f"{before.probability:.3f} before and {after.probability:.3f} after."
     )
     console.print(f"Evidence changes the whole posterior: {story}\n", markup=False)
     trees = ask(parser, [_trees(test)[0][n] for n in readable], Want(marginals=True))
