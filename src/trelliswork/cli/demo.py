@@ -4,15 +4,17 @@ import json as json_module
 import time
 import warnings
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from trelliswork.answers import Answer, Want, ask
 from trelliswork.cli.options import JsonOption, QuietOption
 from trelliswork.cli.progress import bar, describe
 
-EVERYTHING = Want(marginals=True, outcomes=True, log_prob=True)
+if TYPE_CHECKING:
+    from trelliswork.answers import Answer
+
+EVERYTHING = {"marginals": True, "outcomes": True, "log_prob": True}
 SHORT, LONG = 6, 11  # length of sentences that are easy to read
 
 
@@ -31,6 +33,7 @@ def demo(
     from rich.console import Console
 
     from trelliswork import CRF, DependencyParser, KneserNey, bundled
+    from trelliswork.answers import Want, ask
     from trelliswork.report import Page, Sample, bars, model_sections, side_by_side, table, trellis
     from trelliswork.report.curves import learning_curves
 
@@ -78,7 +81,7 @@ def demo(
     ]
     readable = [n for n, sentence in enumerate(words) if SHORT <= len(sentence) <= LONG]
     n, known, before = _doubt(tagger, words, readable)
-    (after,) = ask(tagger, [words[n]], EVERYTHING, known=[known])
+    (after,) = ask(tagger, [words[n]], Want(**EVERYTHING), known=[known])
     t = next(t for t, tag in enumerate(known) if tag)
     evidence, given = before.outcomes[t][known[t]], f"{words[n][t]} is {known[t]}"
     _show_evidence(console, before, after, tags[n], given)
@@ -143,9 +146,11 @@ def _trees(part: Any) -> tuple[list[Any], list[Any]]:
     return [list(zip(s.words, s.tags, strict=True)) for s in part], trees
 
 
-def _doubt(tagger: Any, words: list[list[str]], readable: list[int]) -> tuple[int, list[str | None], Answer]:
+def _doubt(tagger: Any, words: list[list[str]], readable: list[int]) -> tuple[int, list[str | None], "Answer"]:
     """Return the sentence with the least certain word, its second-best tag as evidence, and the answer before."""
-    answers = ask(tagger, [words[n] for n in readable], EVERYTHING)
+    from trelliswork.answers import Want, ask
+
+    answers = ask(tagger, [words[n] for n in readable], Want(**EVERYTHING))
     _, i, t = min((max(p.values()), i, t) for i, answer in enumerate(answers) for t, p in enumerate(answer.outcomes))
     answer, p = answers[i], answers[i].outcomes[t]
     second = max((tag for tag in p if tag != answer.value[t]), key=p.__getitem__)
@@ -166,7 +171,7 @@ def _show_rows(console: Any, title: str, header: tuple[str, ...], rows: list[Any
     console.print(table)
 
 
-def _show_evidence(console: Any, before: Answer, after: Answer, gold: list[str], given: str) -> None:
+def _show_evidence(console: Any, before: "Answer", after: "Answer", gold: list[str], given: str) -> None:
     shown = []
     for t, (word, tag, new) in enumerate(zip(before.words or (), before.value, after.value, strict=True)):
         p = before.outcomes[t]
@@ -176,7 +181,7 @@ def _show_evidence(console: Any, before: Answer, after: Answer, gold: list[str],
     _show_rows(console, "Tags with confidence: p(tag | whole sentence)", header, shown)
 
 
-def _show_parse(console: Any, answer: Answer, gold: Any) -> None:
+def _show_parse(console: Any, answer: "Answer", gold: Any) -> None:
     names = ["root", *gold.words]
     rows = [
         (names[t], tag, names[head], label or "", p, "" if right == head else names[right])
