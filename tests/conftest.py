@@ -15,11 +15,12 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as for a background job
 
 ROOT = Path(__file__).resolve().parents[1]
 
-# Deadlines would depend on the machine; fixed examples make failures reproducible.
-settings.register_profile(
-    "trelliswork", deadline=None, derandomize=True, max_examples=30, suppress_health_check=[HealthCheck.too_slow]
-)
-settings.load_profile("trelliswork")
+# Deadlines would depend on the machine. Fixed examples make failures reproducible; HYPOTHESIS_PROFILE=nightly draws new
+# ones, and prints how to repeat one that fails.
+QUIET = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow]}
+settings.register_profile("trelliswork", derandomize=True, max_examples=30, **QUIET)
+settings.register_profile("nightly", derandomize=False, max_examples=100, print_blob=True, **QUIET)
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "trelliswork"))
 
 
 @pytest.fixture(scope="session")
