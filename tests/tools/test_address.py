@@ -49,7 +49,9 @@ def test_a_release_has_its_address_everywhere(checkout):
         write(checkout, ADDRESS)
 
 
-@pytest.mark.parametrize("address", ["", "example.org/a/b", "https://example.org", "http://example.org/a", "https://a b/c"])
+@pytest.mark.parametrize(
+    "address", ["", "example.org/a/b", "https://example.org", "http://example.org/a", "https://a b/c"]
+)
 def test_what_is_no_address_is_refused(address, checkout):
     before = (checkout / "README.md").read_bytes()
     with pytest.raises(ValueError, match="https://HOST/OWNER/NAME"):
