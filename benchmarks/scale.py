@@ -40,7 +40,6 @@ BENCHMARK = Benchmark(
         _case("hmm-lm 256 states", {"n": 8000, "states": 256, "batch": 8192}, n=100, states=8, batch=512),
         _case("lbl rank 30", {"n": 20_000, "batch": 8000}, n=200, batch=500),
         _case("pcfg 10+20", {"n": 4000, "max_iter": 4}, n=40, max_iter=2),
-        _case("parser order 1", {"n": 6000, "batch": 128}, n=50, batch=8),
     ),
     rtol=1e-3,
 )

@@ -9,7 +9,6 @@ Each function takes ``{"task": ..., sizes}``. A group of processes starts once a
 - ``tag``: the command ``tag`` on n copies of the test part of CoNLL-2000;
 - ``hmm-lm``, ``lbl``: an epoch of the HMM language model and of the log-bilinear one, on n sentences of PTB;
 - ``pcfg``: iterations of EM on n short sentences of PTB;
-- ``parser``: an epoch of trees and one of labels of the first-order parser, on n sentences of EWT.
 """
 
 import os
@@ -255,22 +254,3 @@ def _pcfg(group: Any, folder: Path, params: Params) -> float:
 
     warnings.simplefilter("ignore")
     return PCFG(10, 20, max_iter=params["max_iter"], tol=0.0).fit(_STATE["X"]).report_.value
-
-
-def _prepare_parser(group: Any, folder: Path, params: Params) -> dict[str, Any]:
-    from trelliswork.data import read_conllu
-
-    names = ["form", "xpos", "head", "deprel"]
-    corpus = read_conllu(_data() / "ud-en-ewt" / "en_ewt-ud-train.conllu", columns=names)
-    words, tags, heads, labels = (_share(group, corpus.sentences(k)[: params["n"]]) for k in range(4))
-    return {
-        "X": [list(zip(*columns, strict=True)) for columns in zip(words, tags, strict=True)],
-        "y": [list(zip(map(int, h), relations, strict=True)) for h, relations in zip(heads, labels, strict=True)],
-    }
-
-
-def _parser(group: Any, folder: Path, params: Params) -> float:
-    from trelliswork import DependencyParser
-
-    parser = DependencyParser(1, max_iter=1, max_iter_labels=1, batch_size=params["batch"], calibrated=False)
-    return parser.fit(_STATE["X"], _STATE["y"]).report_.value

@@ -164,7 +164,9 @@ def joined(purpose: str, shared: bool) -> Iterator[None]:
 
 
 def exit_code(error: BaseException) -> int:
-    """Print one line about the end of a command; return 1 for a failure, 130 for Ctrl-C, 0 for a closed pipe.
+    """Print one line about the end of a command, and return its code.
+
+    That is 1 for a failure, 2 for a wrong use, 130 for Ctrl-C, 0 for a closed pipe.
 
     With ``--debug`` failures are printed with their traceback. Without it, the traceback of an error that is not ours
     goes to a log file, which the line names.
@@ -187,7 +189,7 @@ def exit_code(error: BaseException) -> int:
             print(f"error: {_line(error)}", file=sys.stderr)
         else:
             print(f"error: {_unforeseen(error)}", file=sys.stderr)
-    return 130 if isinstance(error, KeyboardInterrupt) else 1
+    return 130 if isinstance(error, KeyboardInterrupt) else getattr(error, "exit_code", 1)
 
 
 def _line(error: BaseException) -> str:

@@ -303,6 +303,21 @@ def group() -> Iterator[Group]:
     processes.leave()
 
 
+def one_process(work: str) -> None:
+    """Raise an error in a group of processes: training of ``work`` takes small steps, which one process does faster."""
+    if current().size > 1:
+        raise OneProcessError(
+            f"training {work} is faster in one process with several threads: start it without torchrun, and set "
+            "--threads."
+        )
+
+
+class OneProcessError(ProcessError):
+    """Raised where several processes would be slower than one: a wrong use of ``torchrun``."""
+
+    exit_code = 2
+
+
 def sum_tensors(tensors: Sequence[Any]) -> None:
     """Replace torch tensors of one type by their sums over all ranks, sent as one message; on a GPU by NCCL."""
     ranks = current()

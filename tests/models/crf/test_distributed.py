@@ -11,12 +11,12 @@ from tests.processes import on_ranks
 from trelliswork import CRF
 from trelliswork.compute.sharing import Group
 from trelliswork.data import AttributeCorpus, bundled
+from trelliswork.errors import ProcessError
 from trelliswork.features.feature_map import FeatureMap
 from trelliswork.inference.chain.beam import Beam
 from trelliswork.metrics.tagging import evaluate_tagging
 from trelliswork.models.crf.beams.objective import BeamObjective
 from trelliswork.models.crf.beams.start import counted_start, sampled_start
-from trelliswork.models.crf.contributions import shares
 from trelliswork.models.crf.layout import Labeling
 
 HERE = "tests.models.crf.test_distributed"
@@ -206,70 +206,17 @@ def test_the_sample_for_a_start_is_that_of_one_process():
         assert_allclose(found, weights, atol=1e-4)
 
 
-def online(group, algorithm, options, cut):
-    start, stop = ([0, *cut, len(WORDS)] if group.size > 1 else [0, len(WORDS)])[group.rank : group.rank + 2]
-    options = {"max_iter": 3, "l2": 0.1, "scheme": None, "features": around, "seed": 4} | options
-    crf = CRF(algorithm=algorithm, **options).fit(WORDS[start:stop], partly(TAGS)[start:stop])
-    return [crf.weights_.tolist(), [step.value for step in crf.report_.history]]
+def online(group):
+    for algorithm in ("sgd", "perceptron"):
+        with pytest.raises(ProcessError, match=f"training by {algorithm} is faster in one process"):
+            CRF(SMALL, algorithm=algorithm).fit(WORDS, TAGS)
+    with pytest.raises(ProcessError, match="faster in one process"):
+        CRF(SMALL, algorithm="sgd", hash_bits=9).partial_fit(WORDS, TAGS)
+    return True
 
 
-@pytest.mark.parametrize("algorithm", ["sgd", "perceptron"])
-def test_one_rank_with_all_sentences_trains_as_one_process(algorithm):
-    """Bit for bit, although all is sent: rank 0 shuffles its sentences as one process does."""
-    alone = online(Group(), algorithm, {"batch_size": 6}, [])
-    assert on_ranks(2, f"{HERE}:online", algorithm, {"batch_size": 6}, [24]) == [alone, alone]
-
-
-@pytest.mark.parametrize("algorithm", ["sgd", "perceptron"])
-@pytest.mark.parametrize("cut", [[15], [10, 10]])
-def test_a_batch_of_all_sentences_is_one_step(algorithm, cut):
-    options = {"batch_size": 24} | ({"learning_rate": 0.3} if algorithm == "sgd" else {})
-    weights, losses = online(Group(), algorithm, options, [])
-    for found, values in on_ranks(len(cut) + 1, f"{HERE}:online", algorithm, options, cut):
-        assert values == pytest.approx(losses, rel=1e-6)
-        assert_allclose(found, weights, atol=1e-5)
-
-
-@pytest.mark.parametrize("algorithm", ["sgd", "perceptron"])
-def test_small_batches_keep_all_ranks_alike(algorithm):
-    options = {"max_iter": 6}
-    together = on_ranks(3, f"{HERE}:online", algorithm, options, [10, 10])
-    assert together[0] == together[1] == together[2]
-    assert together == on_ranks(3, f"{HERE}:online", algorithm, options, [10, 10])
-    losses = together[0][1]
-    assert losses[-1] < 0.6 * losses[0]
-
-
-@pytest.mark.parametrize(("sizes", "batch"), [([5, 5], 1), ([7, 0, 30], 4), ([1, 1, 1], 8), ([100, 3], 10)])
-def test_shares_of_batches(sizes, batch):
-    ends = [shares(sizes, batch, rank) for rank in range(len(sizes))]
-    total = ends[0][1]
-    assert total.sum() == sum(sizes)
-    assert len(total) == -(-sum(sizes) // batch)
-    assert abs(total - batch).max() < batch + len(sizes)
-    for (end, same), size in zip(ends, sizes, strict=True):
-        assert end[0] == 0
-        assert end[-1] == size
-        assert (np.diff(end) >= 0).all()
-        assert (same == total).all()
-
-
-def parts(group, algorithm):
-    """Train part by part; the second rank has fewer sentences, and none in the last part."""
-    crf = CRF(SMALL, algorithm=algorithm, hash_bits=9, batch_size=12, l2=0.1, scheme=None)
-    labels = sorted({tag for s in TAGS for tag in s})
-    for first in (0, 8, 16):
-        stop = first + 8
-        if group.size > 1:
-            middle = first + 5 if first < 16 else stop
-            first, stop = ((first, middle), (middle, stop))[group.rank]
-        crf.partial_fit(WORDS[first:stop], TAGS[first:stop], labels=labels)
-    return [crf.weights_.tolist(), crf.predict(NEW)]
-
-
-def test_part_by_part():
-    alone = parts(Group(), "perceptron")
-    assert on_ranks(2, f"{HERE}:parts", "perceptron") == [alone, alone]  # each part is one batch
+def test_small_steps_are_refused():
+    assert on_ranks(2, f"{HERE}:online") == [True, True]
 
 
 def develop(group, scheme):
@@ -291,7 +238,6 @@ def test_development_data_are_shared(scheme):
 
 RESUMED = {
     "lbfgs": {"features": around, "l2": 0.5},
-    "sgd": {"features": around, "algorithm": "sgd", "max_iter": 6},
     "beam": {"features": SMALL, "beam": "size=3", "l2": 0.5},
 }
 

@@ -138,7 +138,7 @@ def test_without_development_data_temperatures_come_from_cross_validation():
 
 
 def test_by_default_a_parser_of_a_sample_fits_them_on_other_training_sentences(monkeypatch):
-    import trelliswork.models.parser as module
+    import trelliswork.models.parser.calibration as module
 
     settings = {**SMALL, "max_iter_labels": 1}
     few = DependencyParser(1, **settings).fit(X[:60], Y[:60])

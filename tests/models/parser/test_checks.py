@@ -14,7 +14,6 @@ WRONG = {
     "bp_tol": (-1.0, float("nan")),
     "bp_damping": (1.0, -0.1),
     "threshold": (2, None),
-    "objective": ("beliefs", None, 1),
     "max_iter": (0, 1.5, True),
     "max_iter_second_order": (0,),
     "max_iter_labels": (0,),

@@ -12,7 +12,6 @@ from trelliswork.cli.corpora import FileFormat, Layout, naming_lines
 from trelliswork.cli.inputs import Inputs, totals
 from trelliswork.cli.options import FormatOption
 from trelliswork.cli.reporting import part
-from trelliswork.cli.running import current
 from trelliswork.cli.train.command import Job
 from trelliswork.cli.use.constituents import holds_trees, read_tokens
 from trelliswork.cli.use.parse import COLUMNS, check_tags, empty_tags, read_treebank
@@ -50,8 +49,10 @@ def parser(
     a column of tags that is empty throughout is left out. With --tagger the parser also learns to tag, and then parses
     plain text. The model is a directory for parse, evaluate, inspect and explore.
     """
+    from trelliswork.learning.distributed import one_process
     from trelliswork.models.parser.data import pairs
 
+    one_process("a parser")
     names = [*COLUMNS, "feats"] if columns is None else _columns(columns)
     unused = [name for name in SECOND_ORDER if name in job.given]
     if model.order == 1 and unused:
@@ -71,7 +72,7 @@ def parser(
         check_tags(held_out[0], names, str(job.dev))
     dev = None if held_out is None else (held_out[0], pairs(*held_out[1:]))
     total = model.max_iter + (model.max_iter_second_order if model.order == 2 else 0)
-    if current().any(any(name is not None for row in labels for name in row)):
+    if any(name is not None for row in labels for name in row):
         total += model.max_iter_labels
     n_sentences, n_tokens = totals(len(corpus), corpus.n_tokens)
     with naming_lines(source, Layout("conllu", ["form"], None), corpus):
@@ -103,7 +104,7 @@ def _columns(text: str) -> list[str]:
 def _read(source: Inputs, columns: list[str]) -> Any:
     """Read a treebank; without any head it is an error."""
     corpus, heads, labels = read_treebank(source, columns)
-    if not current().any(any(head is not None for row in heads for head in row)):
+    if not any(head is not None for row in heads for head in row):
         raise DataError(f"{source}: no word has a head: a parser learns from trees, complete or in part.")
     return corpus, heads, labels
 

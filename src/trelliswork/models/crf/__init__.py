@@ -19,6 +19,7 @@ from trelliswork.features.feature_map import FeatureMap, Features, Sentence, Sen
 from trelliswork.features.knowledge import KNOWLEDGE, Knowledge
 from trelliswork.inference.chain.beam import Beam, BeamStatistics, chosen_beam
 from trelliswork.inference.chain.beam.sparse import SparseChain
+from trelliswork.learning.distributed import one_process
 from trelliswork.learning.report import Callback, FitReport
 from trelliswork.models.base import Arrays, Description, Table, check_label, watch_for
 from trelliswork.models.calibration import observed, temperature_of_sequences
@@ -443,6 +444,8 @@ class CRF(Tagger):
         self._check_parameters()
         settings = Settings(**{name: getattr(self, name) for name in Settings.__dataclass_fields__})
         settings.check()
+        if settings.algorithm != "lbfgs":
+            one_process(f"by {settings.algorithm}")
         return settings
 
     def _prepare(

@@ -9,11 +9,8 @@ by steps :math:`w \leftarrow (1 - \eta_k \lambda) w - \eta_k \bar g_k` along the
 2011; Bottou, 2012, section 5.3). The perceptron adds the features of the gold labels and subtracts those of the best
 labels (Collins, 2002, figure 2). The cost of a step depends on its sentences, not on the number of features.
 
-Training uses one thread, since each step depends on the one before. Runs with the same seed give identical results.
-
-In a group of processes mini-batches are synchronous: each rank shuffles its own sentences and has a share of every
-batch; an update takes the gradients of all of them (`contributions`). Ranks wait for each other at every update, so
-that more of them pay off only if their shares of a batch are large enough.
+Training uses one thread of one process, since each step depends on the one before. Runs with the same seed give
+identical results.
 """
 
 from collections.abc import Mapping
@@ -24,17 +21,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trelliswork.compute import threads
-from trelliswork.compute.sharing import current
 from trelliswork.errors import ShapeError, ValueRangeError
-from trelliswork.models.crf.contributions import pack, shares, unpack
+from trelliswork.learning.sgd import decay
 from trelliswork.models.crf.kernels.objective import FeatureWeights
 from trelliswork.models.crf.kernels.online import (
-    SMALLEST,
     Batches,
     Data,
     Model,
     Schedule,
-    apply,
     best_path,
     perceptron,
     sgd,
@@ -48,7 +42,6 @@ from trelliswork.models.crf.layout import (
     ScoredTokens,
     Tokens,
     Vector,
-    counting,
 )
 
 SAMPLE = 1000  # number of sentences on which rates are tried
@@ -100,12 +93,12 @@ class OnlineChain:
     weights : ndarray (n_sentences,), optional
         alpha_n: weight of a sentence; multiplies its loss or its update.
     batch_size : int, optional
-        Number of sentences per step, of all ranks together; 8 for SGD and 1 for the perceptron by default.
+        Number of sentences per step; 8 for SGD and 1 for the perceptron by default.
     rate : float, optional
         eta_0 of SGD. By default rates a factor of 2 apart are tried on a sample of ``SAMPLE`` sentences, one pass each,
         and the one with the smallest sum of losses during its pass is chosen.
     seed : int
-        Epoch k is shuffled by a generator with the seed (seed, k), in a group of processes (seed, k, rank).
+        Epoch k is shuffled by a generator with the seed (seed, k).
     sets, set_ids : ndarray of float32 (n_sets, S), ndarray of int32 (n_tokens,), optional
         0 for a label in the set, -inf for others; the set of each token of a partially labeled sentence. Its loss is
         log Z - log Z within the sets; the gold path of the perceptron is the best one within the sets.
@@ -148,11 +141,10 @@ class OnlineChain:
         if self.batch_size < 1:
             raise ValueRangeError(f"batch_size must be at least 1, got {batch_size}.")
         self._lengths = np.diff(tokens.offsets)
-        self._n_sentences = int(current().total(len(self._lengths)))
-        if not self._n_sentences or self._lengths.min(initial=1) < 1:
+        if not len(self._lengths) or self._lengths.min() < 1:
             at = int(self._lengths.argmin()) if len(self._lengths) else 0
             raise ValueRangeError(f"sentence {at} is empty, or there are no sentences: leave empty ones out.")
-        self._l2, self._decay = l2, 2 * l2 / self._n_sentences
+        self._l2, self._decay = l2, 2 * l2 / len(self._lengths)
         if not l2 >= 0:
             raise ValueRangeError(f"l2 must be at least 0, got {l2}.")
         if rate is not None and not (rate > 0 and rate * self._decay < 1):
@@ -220,26 +212,22 @@ class OnlineChain:
         state.weights = weights
         state.steps += n_steps
         state.epochs += 1
-        forget = FORGET if self.kind == "sgd" else 0
-        share = (forget + 1) / (state.epochs + forget)
+        share = decay(state.epochs, FORGET if self.kind == "sgd" else 0)
         state.mean = (1 - share) * state.mean + share / n_steps * self._sum
         return loss + self._l2 * float(state.weights @ state.weights)
 
     def _shuffled(self, epoch: int) -> NDArray[np.int64]:
-        """Return the sentences of this rank in random order."""
-        own = () if current().size == 1 else (current().rank,)
-        return np.random.default_rng((self.seed, epoch, *own)).permutation(len(self._lengths))
+        """Return the sentences in random order."""
+        return np.random.default_rng((self.seed, epoch)).permutation(len(self._lengths))
 
     def _pass(self, order: NDArray[np.int64], rate: float, step: int) -> tuple[float, int]:
         """Train on sentences in this order; return their loss and the number of steps. Leaves s = 1 and u = 0."""
-        if current().size > 1:
-            return self._shared_pass(order, rate, step)
         size = self.batch_size
         batch = np.arange(len(order)) // size
         order = order[np.lexsort((-self._lengths[order], batch))]
         n_batches, largest = int(batch[-1]) + 1, int(np.bincount(batch, self._lengths[order]).max())
         residual = np.empty((largest, self._model.weights.wide.shape[1]), np.float32)
-        batches = Batches(order, int(size), int(self._lengths[order].max()), residual, self._no_counts(), True)
+        batches = Batches(order, int(size), int(self._lengths[order].max()), residual, self._no_counts())
         self._sum[:] = 0
         done, loss = 0, 0.0
         while done < n_batches:
@@ -252,43 +240,6 @@ class OnlineChain:
             loss += float(scalars[2])
             self._fold(float(scalars[0]), float(scalars[1]))
         return loss, n_batches
-
-    def _shared_pass(self, order: NDArray[np.int64], rate: float, step: int) -> tuple[float, int]:
-        """Do the same in a group of processes: the sentences are those of this rank."""
-        S, Sw = len(self._model.forbidden), self._model.weights.wide.shape[1]
-        group = current()
-        ends, sizes = shares(group.gather(len(order)), self.batch_size, group.rank)
-        self._sum[:] = 0
-        scalars, n_steps = np.array([1.0, 0.0, 0.0]), 0
-        for k in np.flatnonzero(sizes).tolist():
-            if scalars[0] < SMALLEST:
-                self._fold(*scalars[:2].tolist())
-                scalars[:2] = 1, 0
-            contributions = group.gather_arrays(self._contribution(order[ends[k] : ends[k + 1]], scalars))
-            kept, by = 1.0, 1.0
-            if self.kind == "sgd":
-                eta = rate / (1 + self._decay * rate * (step + n_steps)) ** 0.75
-                kept, by = 1 - eta * self._decay, -eta / int(sizes[k])
-            apply(kept, by, *unpack(contributions, S, Sw), self._model, scalars)
-            n_steps += 1
-        self._fold(*scalars[:2].tolist())
-        return group.total(scalars[2]), n_steps
-
-    def _contribution(self, sentences: NDArray[np.int64], scalars: Vector) -> Ids:
-        """Return what some sentences contribute to the next update; add their loss to the scalars."""
-        data, S = self._data, len(self._model.forbidden)
-        sentences = sentences[np.argsort(-self._lengths[sentences], kind="stable")]
-        lengths = self._lengths[sentences]
-        token = np.repeat(data.offsets[sentences], lengths) + counting(lengths)
-        residual, counts = np.zeros((len(token), self._model.weights.wide.shape[1]), np.float32), self._no_counts()
-        if len(sentences):
-            batch = Batches(sentences, len(sentences), int(lengths[0]), residual, counts, False)
-            if self.kind == "perceptron":
-                perceptron(0, 1, batch, data, self._model, scalars)
-            else:
-                sgd(0, 1, batch, Schedule(0, 0.0, 0.0), data, self._model, scalars)
-        used = residual.any(axis=1)
-        return pack(data.tokens, token[used], residual[used, :S], counts)
 
     def _no_counts(self) -> Vector:
         return np.zeros_like(self._model.transition)
@@ -318,8 +269,7 @@ class OnlineChain:
 
     def _calibrate(self) -> float:
         """Return the rate with the smallest loss in one pass over a sample: doubled while that helps, else halved."""
-        share = -(-SAMPLE * len(self._lengths) // self._n_sentences)  # of this rank
-        sample = self._shuffled(CALIBRATION)[:share]
+        sample = self._shuffled(CALIBRATION)[:SAMPLE]
         tried: dict[int, float] = {}
 
         def loss(power: int) -> float:

@@ -3,25 +3,32 @@
 import math
 import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, replace
+from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-from trelliswork.compute.sharing import current
 from trelliswork.data import Vocabulary
 from trelliswork.errors import ShapeError, ValueRangeError, extras_for
 from trelliswork.features.knowledge import Knowledge
 from trelliswork.inference.tree import NearlyProjective
 from trelliswork.learning.checkpoint import fingerprint
-from trelliswork.learning.report import Callback, FitReport, Step
-from trelliswork.learning.watch import Development
+from trelliswork.learning.distributed import one_process
+from trelliswork.learning.report import Callback, FitReport
+from trelliswork.learning.watch import Development, Watch
 from trelliswork.metrics.dependencies import ParseReport, evaluate_parsing
 from trelliswork.models.base import Arrays, Description, watch_for
 from trelliswork.models.entrance import COLUMNS
 from trelliswork.models.parameters import TRAINING, BatchSize, Clusters, MaxMinutes, Parameter, Patience, Seed
-from trelliswork.models.parser.calibration import fit_crossings, fit_temperatures, head_log_score
+from trelliswork.models.parser.calibration import (
+    averaged,
+    calibration_folds,
+    fit_crossings,
+    fit_temperatures,
+    head_log_score,
+)
 from trelliswork.models.parser.data import (
     Arcs,
     Columns,
@@ -29,18 +36,18 @@ from trelliswork.models.parser.data import (
     Gold,
     Sentences,
     read_arcs,
+    read_development,
     read_evidence,
     read_sentences,
     read_training,
     read_trees,
-    without_empty,
 )
 from trelliswork.models.parser.decoding import Decode, LabeledTree, Learned, Parsing, Reader, correct_heads, features_of
 from trelliswork.models.parser.features import ParseTokens, TokenCoder
 from trelliswork.models.parser.first_order import Integers, TreeKind, Weights
-from trelliswork.models.parser.labels import LabelTrainer, Metric, correct_arcs
+from trelliswork.models.parser.labels import LabelModel, LabelTrainer, Metric, correct_arcs
 from trelliswork.models.parser.scoring import TreeScorer, check_lengths, flat_heads, prior_cost, prune
-from trelliswork.models.parser.second_order import Propagation
+from trelliswork.models.parser.second_order import Propagation, SecondOrderFeatures
 from trelliswork.models.parser.tags import TaggerKind, TaggerTrainer
 from trelliswork.models.parser.temperatures import Temperatures
 from trelliswork.models.parser.templates import feature_set
@@ -50,6 +57,8 @@ from trelliswork.models.parser.training import (
     PARTS,
     SECOND,
     FirstOrder,
+    Judge,
+    Problem,
     SecondOrder,
     Stages,
     jackknifed,
@@ -59,18 +68,15 @@ from trelliswork.models.tasks import TreeParser
 if TYPE_CHECKING:
     from trelliswork.distributions import NearlyProjectiveTree, ProjectiveTree, SpanningTree
 
-LEAST_CALIBRATED, MOST_HELD_OUT, MOST_SAMPLED = 1000, 600, 3000  # sentences, for temperatures without dev data
-MOSTLY = 0.5  # fraction of sentences with crossing arcs from which on projective trees have no part of their own
+Count = Callable[[TreeScorer, ParseTokens, Gold], tuple[float, int]]  # a sum over words, and their number
 LIMITS = ("max_iter", "max_iter_second_order", "max_iter_labels", "max_minutes")  # of training
 
 
 class DependencyParser(TreeParser):
     """A dependency parser with probabilities for its arcs.
 
-    It is trained in stages: taggers (if any), first order, second order, labels. Results do not depend on the number of
-    threads. In a group of processes, trees are trained by synchronous mini-batches, so that their weights are those of
-    a single process up to rounding; labels, whose steps are single arcs, by iterative parameter mixing; taggers by all
-    ranks together.
+    It is trained in stages: taggers (if any), first order, second order, labels, by one process. Results do not depend
+    on the number of threads.
 
     Attributes
     ----------
@@ -287,105 +293,116 @@ class DependencyParser(TreeParser):
             stop at once.
         """
         self._check_parameters()
-        columns, given = read_training(X, y)
-        held_out: tuple[Columns, Gold] | None = None
-        if dev is not None:
-            others = read_sentences(dev[0])
-            held_out = others, read_arcs(dev[1], others.offsets, "y of dev")
-            if (held_out[1].heads < 0).all():
-                raise ValueRangeError("y of dev must have at least one head to compare with, got None for all words.")
+        one_process("a parser")
+        columns, given = read_training(X, y)  # sentences, and their heads and labels as numbers
+        held_out = None if dev is None else read_development(*dev)
         n_iter = self.bp_iterations if self.order == 2 else 0
-        check_lengths(np.diff(columns.offsets), n_iter, min(self.batch_size, len(columns.offsets) - 1))
-        columns, given = without_empty(columns, given)
-        original = columns  # with the tags that taggers learn
-        kind, clusters = self._tree_kind(), Knowledge.of(self.clusters).clusters
-        gold = given.possible(kind)
-        flat = gold if kind.projective else gold.possible(replace(kind, projective=True))
-        crossing = self._crossing_share(gold, flat)
-        trees = gold if crossing is None else flat  # of the second order
+        check_lengths(columns.lengths, n_iter, min(self.batch_size, len(columns.lengths)))
         watch = watch_for(self, None, checkpoint, lambda: self._fingerprint((columns, given), held_out), callback)
         stages = Stages(watch)
-        taggers = None
+        reader, tokens = self._read(columns, stages)  # taggers, codes of words and tags
+        judge = None if held_out is None else Judge(*reader.read_columns(held_out[0]), held_out[1])
+        learned = self._train(reader, Problem.of(tokens, given, self._tree_kind()), judge, stages)
+        if self.calibrated and judge is not None:
+            learned = self._calibrate(learned, judge.tokens, judge.gold)
+            stages.report.details["calibrated_on"] = "development data"
+        elif self.calibrated and self.calibration_folds and not watch.interrupted:
+            learned = self._calibrate_by_folds(learned, columns, given, stages)
+        self._set(learned, stages.report)
+        return self
+
+    def _read(self, columns: Columns, stages: Stages) -> tuple[Reader, ParseTokens]:
+        """Return the reader of sentences, with taggers that are trained first, and the codes of the given ones."""
+        clusters, taggers = Knowledge.of(self.clusters).clusters, None
         if self.tagger is not None:
             tagging = TaggerTrainer(self.tagger, columns, self.seed, clusters=clusters)
             stages.train_taggers(tagging)
             taggers, columns = tagging.taggers(), tagging.tagged()
-        n_tags = len(columns.tags)
         coder = TokenCoder.from_columns(columns.words, columns.tags[0], self.min_count, clusters)
-        reader = Reader(coder, n_tags, taggers)
-        tokens = reader.code(columns)
-        features = features_of(n_tags, self.hash_bits, clusters=clusters is not None)
-        dev_tokens = dev_gold = None
-        if held_out is not None:  # all ranks have it; each measures its share
-            share = current().share(len(held_out[0].offsets) - 1)
-            (dev_tokens, dev_columns), dev_gold = (
-                reader.read_columns(held_out[0].part(*share)),
-                held_out[1].part(*share),
-            )
+        reader = Reader(coder, len(columns.tags), taggers)
+        return reader, reader.code(columns)
 
-        def measured(judge: Callable[..., tuple[float, int]], weights: tuple[Weights, ...]) -> float:
-            return current().ratio(*judge(self._tree_scorer(reader, weights, share=crossing), dev_tokens, dev_gold))
-
-        def development(before: tuple[Weights, ...]) -> Development | None:
-            metrics: dict[str, tuple[str, Callable[..., tuple[float, int]]]] = {
-                "accuracy": ("UAS", correct_heads), "log-score": ("log score", head_log_score)
-            }  # fmt: skip
-            name, judge = metrics[self.early_stopping]
-            measure = Development(name, lambda stage: measured(judge, before + _weights(stage)))
-            return None if dev_tokens is None else measure
-
-        def first_order(some: Integers | None = None) -> FirstOrder:
-            return FirstOrder(
-                tokens if some is None else tokens.some(some), gold if some is None else gold.some(some),
-                features.arcs, kind,
-                without=None if crossing is None else flat if some is None else flat.some(some),
-                rate=self.learning_rate, batch_size=self.batch_size, seed=(self.seed, 0),
-                dropout=self.dropout, l2=self.l2,
+    def _train(self, reader: Reader, problem: Problem, judge: Judge | None, stages: Stages) -> Learned:
+        """Train the stages after the taggers, one after the other, and complete their report."""
+        first = stages.train(
+            FIRST, partial(self._first_order, reader, problem), self.max_iter,
+            self._development(reader, problem, judge),
+        )  # fmt: skip
+        weights, uas = _weights(first), dict[str, float]()
+        if self.order == 2 and not stages.watch.interrupted:
+            second = stages.train(
+                SECOND, partial(self._second_order, reader, problem, weights, stages), self.max_iter_second_order,
+                self._development(reader, problem, judge, weights),
             )  # fmt: skip
-
-        def second_order() -> SecondOrder:
-            scorer = self._tree_scorer(reader, weights, share=crossing)
-            scorers = [(scorer, np.arange(len(tokens)))]
-            if self.pruning_folds > 1:
-                n_epochs = sum(step.stage == FIRST for step in stages.report.history)
-                pruners = jackknifed(first_order, len(tokens), self.pruning_folds, n_epochs, self.seed, stages)
-                scorers = [(replace(scorer, first=first), some) for first, some in pruners]
-            return SecondOrder(
-                tokens, trees, features, scorer.propagation, prune(scorers, tokens, trees, gold), weights[0],
-                None if crossing is None else gold,
-                rate=self.learning_rate_second_order, batch_size=self.batch_size, seed=(self.seed, 1),
-                dropout=self.dropout, l2=self.l2,
-            )  # fmt: skip
-
-        weights, uas = _weights(stages.train(FIRST, first_order, self.max_iter, development(()))), dict[str, float]()
-        if self.order == 2 and not watch.interrupted:
-            more = _weights(stages.train(SECOND, second_order, self.max_iter_second_order, development(weights)))
-            if dev_tokens is not None:  # by UAS, since log scores of the second order are low before temperatures
-                uas = {FIRST: measured(correct_heads, weights), SECOND: measured(correct_heads, weights + more)}
+            more = _weights(second)
+            if judge is not None:  # by UAS, since log scores of the second order are low before temperatures
+                both = zip((FIRST, SECOND), (weights, weights + more), strict=True)
+                uas = {name: self._measured(reader, problem, judge, correct_heads, some, {}) for name, some in both}
             weights += more if not uas or uas[SECOND] >= uas[FIRST] else ()
-        labels = None
-        if given.labels is not None:
-            trainer = LabelTrainer(
-                tokens, given, feature_set(n_tags > 1, clusters=clusters is not None),
-                bits=self.hash_bits, rate=self.learning_rate_labels, seed=self.seed,
-                dropout=self.dropout,
-            )  # fmt: skip
-            label_development = None
-            if dev_tokens is not None and dev_gold is not None and dev_gold.labels is not None:
-                heads = flat_heads(self._tree_scorer(reader, weights, share=crossing), dev_tokens, dev_columns.offsets)
-                label_development = trainer.development(dev_tokens, dev_gold, heads, self.early_stopping)
-            parameters = stages.train(LABELS, lambda: trainer, self.max_iter_labels, label_development)
-            labels = trainer.model(parameters)
-        report = stages.finish(FIRST if len(weights) == 1 else SECOND, uas)
-        report.details["dropped_heads"] = int(current().total(gold.n_dropped))
-        learned = Learned(reader, weights, labels, share=crossing, crossing_cost=_prior_cost(crossing))
-        if self.calibrated and dev_tokens is not None and dev_gold is not None:
-            learned = self._calibrate(learned, dev_tokens, dev_gold)
-            report.details["calibrated_on"] = "development data"
-        elif self.calibrated and self.calibration_folds and not watch.interrupted:
-            learned = self._cross_validate(learned, original, given, stages)
-        self._set(learned, report)
-        return self
+        labels = self._train_labels(reader, problem, weights, judge, stages)
+        stages.finish(FIRST if len(weights) == 1 else SECOND, uas)
+        stages.report.details["dropped_heads"] = problem.gold.n_dropped
+        return Learned(reader, weights, labels, share=problem.crossing, crossing_cost=_prior_cost(problem.crossing))
+
+    def _first_order(self, reader: Reader, problem: Problem, some: Integers | None = None) -> FirstOrder:
+        """Return the trainer of the first order, on some of the sentences."""
+        if some is not None:
+            problem = problem.some(some)
+        return FirstOrder(
+            problem.tokens, problem.gold, self._features(reader).arcs, self._tree_kind(), problem.without,
+            rate=self.learning_rate, batch_size=self.batch_size, seed=(self.seed, 0),
+            dropout=self.dropout, l2=self.l2,
+        )  # fmt: skip
+
+    def _second_order(
+        self, reader: Reader, problem: Problem, weights: tuple[Weights, ...], stages: Stages
+    ) -> SecondOrder:
+        """Return the trainer of the second order, on the arcs that the first order keeps."""
+        tokens, scorer = problem.tokens, self._tree_scorer(reader, weights, share=problem.crossing)
+        scorers = [(scorer, np.arange(len(tokens)))]
+        if self.pruning_folds > 1:
+            n_epochs, make = stages.n_epochs(FIRST), partial(self._first_order, reader, problem)
+            pruners = jackknifed(make, len(tokens), self.pruning_folds, n_epochs, self.seed, stages)
+            scorers = [(replace(scorer, first=first), some) for first, some in pruners]
+        return SecondOrder(
+            tokens, problem.trees, scorer.features, scorer.propagation,
+            prune(scorers, tokens, problem.trees, problem.gold), weights[0],
+            None if problem.crossing is None else problem.gold,
+            rate=self.learning_rate_second_order, batch_size=self.batch_size, seed=(self.seed, 1),
+            dropout=self.dropout, l2=self.l2,
+        )  # fmt: skip
+
+    def _train_labels(
+        self, reader: Reader, problem: Problem, weights: tuple[Weights, ...], judge: Judge | None, stages: Stages
+    ) -> LabelModel | None:
+        """Return the classifier of labels; ``None`` if no label is known."""
+        if problem.given.labels is None:
+            return None
+        trainer = LabelTrainer(
+            problem.tokens, problem.given, feature_set(reader.n_tags > 1, clusters=reader.coder.clusters is not None),
+            bits=self.hash_bits, rate=self.learning_rate_labels, seed=self.seed, dropout=self.dropout,
+        )  # fmt: skip
+        development = None
+        if judge is not None and judge.gold.labels is not None:
+            scorer = self._tree_scorer(reader, weights, share=problem.crossing)
+            heads = flat_heads(scorer, judge.tokens, judge.columns.offsets)
+            development = trainer.development(judge.tokens, judge.gold, heads, self.early_stopping)
+        return trainer.model(stages.train(LABELS, lambda: trainer, self.max_iter_labels, development))
+
+    def _development(
+        self, reader: Reader, problem: Problem, judge: Judge | None, before: tuple[Weights, ...] = ()
+    ) -> Development | None:
+        """Return the measure of a stage whose weights follow those of the stages ``before``."""
+        if judge is None:
+            return None
+        name, count = ("UAS", correct_heads) if self.early_stopping == "accuracy" else ("log score", head_log_score)
+        return Development(name, partial(self._measured, reader, problem, judge, count, before))
+
+    def _measured(
+        self, reader: Reader, problem: Problem, judge: Judge, count: Count, before: tuple[Weights, ...], stage: Any
+    ) -> float:
+        scorer = self._tree_scorer(reader, before + _weights(stage), share=problem.crossing)
+        return _fraction(*count(scorer, judge.tokens, judge.gold))
 
     def _calibrate(self, learned: Learned, tokens: ParseTokens, gold: Gold) -> Learned:
         """Return the parameters with temperatures, and a cost of crossing arcs, that fit these sentences."""
@@ -397,81 +414,31 @@ class DependencyParser(TreeParser):
             return learned
         return replace(learned, **fit_crossings(self._scorer(learned), tokens, gold)._asdict())
 
-    def _crossing_share(self, gold: Gold, flat: Gold) -> float | None:
-        """Return the fraction of training sentences that no projective tree fits; ``None``: trees are of one kind.
-
-        ``gold`` are their heads, ``flat`` those that projective trees have. If they are most sentences, all trees are
-        alike.
-        """
-        if self.projective:
-            return None
-        crossing = np.add.reduceat(gold.heads != flat.heads, gold.offsets[:-1]) > 0 if len(gold.heads) else np.zeros(0)
-        share = current().ratio(int(crossing.sum()), len(crossing))
-        return share if share < MOSTLY else None
-
-    def _cross_validate(self, learned: Learned, columns: Columns, gold: Gold, stages: Stages) -> Learned:
-        """Return the parameters with the mean temperatures (of logarithms) and cost of parsers that left out a part.
-
-        With one fold, it is a part of a sample: temperatures hardly depend on the size of the training data.
-        """
-        n = len(columns.offsets) - 1
-        first, total = current().place(n)
-        folds = min(self.calibration_folds, total)
-        order = np.random.default_rng((self.seed, 8)).permutation(total)
-        if folds == 1 and total < LEAST_CALIBRATED:
-            return learned
-        if folds == 1:  # 0: held out, 1: trained on, 2: left out
-            n_held_out = min(total // 5, MOST_HELD_OUT)
-            fold = np.digitize(order, [n_held_out, n_held_out + MOST_SAMPLED])[first : first + n]
-        else:
-            fold = (order % folds)[first : first + n]
-        rows = columns.sentences(list(zip(columns.words, *columns.tags, strict=True)))
-        labels = gold.labels or [None] * len(gold.heads)
-        heads = [None if head < 0 else head for head in gold.heads.tolist()]
-        trees = columns.sentences(list(zip(heads, labels, strict=True)))
-        settings = self.get_params() | {"calibrated": False, "max_minutes": None}
-        found: list[Learned] = []
-        watch = stages.watch
-
-        def late() -> bool:
-            if current().first(lambda: watch.time_is_up(stages.seconds)) is not None:
-                watch.interrupted = True
-            return watch.interrupted
-
-        for k in range(folds):
-
-            def announce(step: Step, k: int = k) -> bool:
-                return late() or watch.announce(f"calibration, fold {k + 1} of {folds}: {step.stage}", stages.seconds)
-
-            kept, held_out = np.flatnonzero(fold == 1 if folds == 1 else fold != k), np.flatnonzero(fold == k)
-            if late() or not current().any(bool((gold.some(kept).heads >= 0).any())):
+    def _calibrate_by_folds(self, learned: Learned, columns: Columns, gold: Gold, stages: Stages) -> Learned:
+        """Return the parameters with the mean temperatures and cost of crossing arcs of parsers of other sentences."""
+        folds, found = calibration_folds(len(columns.lengths), self.calibration_folds, self.seed), list[Learned]()
+        for k, (kept, held_out) in enumerate(folds, start=1):
+            seen = gold.some(kept)
+            if stages.is_late() or not (seen.heads >= 0).any():
                 break
-            seen = kept.tolist()
-            other = type(self)(**settings).fit([rows[i] for i in seen], [trees[i] for i in seen], callback=announce)
-            if watch.interrupted:
+            own = Stages(Watch(callback=partial(stages.announce, f"calibration, fold {k} of {len(folds)}")))
+            reader, tokens = self._read(columns.some(kept), own)
+            other = self._train(reader, Problem.of(tokens, seen, self._tree_kind()), None, own)
+            if stages.watch.interrupted:
                 break
-            reader = other._learned.reader
-            tokens, _ = reader.read([rows[i] for i in held_out.tolist()])
-            found.append(other._calibrate(other._learned, tokens, gold.some(held_out)))
+            found.append(self._calibrate(other, reader.read_columns(columns.some(held_out))[0], gold.some(held_out)))
         if not found:
             return learned
-        kinds = {name: [getattr(one.temperatures, name) for one in found] for name in asdict(Temperatures())}
-        means = {name: math.exp(sum(map(math.log, values)) / len(values)) for name, values in kinds.items()}
-        sharp = sum(one.sharp for one in found) / len(found)
-        cost, share = learned.crossing_cost, learned.share
-        alike = [one for one in found if (one.share is None) == (share is None)]  # costs of the same unit
-        if alike:
-            cost = sum(one.crossing_cost for one in alike) / len(alike)
-            share = None if share is None else sum(one.share or 0.0 for one in alike) / len(alike)
-        stages.report.details["calibrated_on"] = f"training sentences, by {folds} parser{'s' * (folds > 1)} of others"
-        return replace(learned.with_temperatures(Temperatures(**means)), crossing_cost=cost, sharp=sharp, share=share)
+        names = f"training sentences, by {len(folds)} parser{'s' * (len(folds) > 1)} of others"
+        stages.report.details["calibrated_on"] = names
+        return averaged(learned, found)
 
     def _calibrate_temperature(self, X: Sentences, y: Arcs) -> dict[str, float]:
         """Fit and store the temperatures on sentences that training has not seen; return them by kind of factor."""
         self._check_fitted()
         tokens, columns = self._learned.reader.read(X)
         gold = read_arcs(y, columns.offsets)
-        if not current().any(bool((gold.heads >= 0).any())):
+        if not (gold.heads >= 0).any():
             raise ValueRangeError("y must have at least one head to compare with, got None for all words.")
         self._set(self._calibrate(self._learned, tokens, gold), self.report_)
         self.report_.details["calibrated_on"] = "held-out data"
@@ -733,10 +700,12 @@ class DependencyParser(TreeParser):
         kind = self._tree_kind() if share is None else replace(self._tree_kind(), projective=True)
         propagation = Propagation(kind, self.bp_iterations, self.tree_every, self.bp_tol, self.bp_damping)
         second = (weights[1], weights[2], weights[3]) if len(weights) == 4 else None
-        features = features_of(reader.n_tags, self.hash_bits, reader.version, reader.coder.clusters is not None)
-        settings = features, propagation, self.threshold
+        settings = self._features(reader), propagation, self.threshold
         temperatures = temperatures or Temperatures()
         return TreeScorer(*settings, weights[0], second, temperatures, _prior_cost(share), share=share)
+
+    def _features(self, reader: Reader) -> SecondOrderFeatures:
+        return features_of(reader.n_tags, self.hash_bits, reader.version, reader.coder.clusters is not None)
 
     def _parsing(self, X: Sentences, known: Evidence | None) -> Parsing:
         self._check_fitted()
@@ -778,7 +747,7 @@ def _prior_cost(share: float | None) -> float:
     return 0.0 if share is None else prior_cost(share)
 
 
-def _fraction(correct: int, total: int) -> float:
+def _fraction(correct: float, total: int) -> float:
     return correct / max(total, 1)
 
 

@@ -16,15 +16,15 @@ trees. Guo et al., On Calibration of Modern Neural Networks (2017).
 
 import math
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import asdict, replace
 from typing import NamedTuple
 
 import numpy as np
 
-from trelliswork.compute.sharing import current
 from trelliswork.models.parser.data import Gold
+from trelliswork.models.parser.decoding import Learned
 from trelliswork.models.parser.features import ParseTokens
-from trelliswork.models.parser.first_order import Doubles
+from trelliswork.models.parser.first_order import Doubles, Integers
 from trelliswork.models.parser.labels import LabelModel, judged_labels
 from trelliswork.models.parser.scoring import LEAST_SHARE, Beliefs, Scored, TreeScorer, flat_heads
 from trelliswork.models.parser.temperatures import TREE_KINDS, Temperatures, tempered, tree_kinds
@@ -34,6 +34,7 @@ LARGEST_SHARE = 0.9  # of beliefs at temperature 1
 SIMILAR = 1.2  # ratio of predicted and gold crossings, at most
 PRECISION = 0.01  # of a share, and of the logarithm of a temperature
 MAX_WORDS = 20_000  # of the sentences that trees are fitted on: a few numbers need no more
+LEAST_CALIBRATED, MOST_HELD_OUT, MOST_SAMPLED = 1000, 600, 3000  # sentences, for temperatures without dev data
 TINY = 1e-12  # probability of a head that pruning excludes
 
 
@@ -72,11 +73,10 @@ def fit_temperatures(
     """Return the temperatures, and the share of beliefs at temperature 1, that fit sentences with known heads.
 
     Temperatures of labels need known labels; kinds that are not fitted keep their temperature. Trees are fitted on the
-    first sentences with `MAX_WORDS` words. In a group of processes, each rank has its own sentences, and temperatures
-    are those of all. Time: about 40 times that of belief propagation.
+    first sentences with `MAX_WORDS` words. Time: about 40 times that of belief propagation.
     """
     temperatures, sharp = _fit_trees(scorer, tokens, gold)
-    if current().any(labels is not None and gold.labels is not None) and labels is not None:
+    if labels is not None and gold.labels is not None:
         scorer = replace(scorer, temperatures=temperatures)
         temperatures = replace(temperatures, labels=_fit_labels(scorer, labels, tokens, gold))
     return temperatures, sharp
@@ -92,7 +92,7 @@ def _fit_trees(scorer: TreeScorer, tokens: ParseTokens, gold: Gold) -> tuple[Tem
         return np.concatenate(rows) if rows else np.zeros(0)
 
     sharp_p = of_gold(Temperatures())
-    n_heads = current().total(len(sharp_p))
+    n_heads = len(sharp_p)
     best, share = scorer.temperatures, 0.0
     if not n_heads:
         return best, share
@@ -104,7 +104,7 @@ def _fit_trees(scorer: TreeScorer, tokens: ParseTokens, gold: Gold) -> tuple[Tem
 
         def mean(share: float) -> float:
             values = np.log(np.clip((1 - share) * p + share * sharp_p, TINY, 1.0))
-            return -current().total(float(values.sum())) / n_heads
+            return -float(values.sum()) / n_heads
 
         plain = mean(0.0), 0.0
         if not mixed:
@@ -130,14 +130,13 @@ def _fit_labels(scorer: TreeScorer, labels: LabelModel, tokens: ParseTokens, gol
     """Return the temperature of labels, on the arcs of predicted trees that have the correct head."""
     heads = flat_heads(scorer, tokens, gold.offsets)
     at, known = judged_labels(labels.labels, heads, gold)
-    n_labels = current().total(len(at))
-    if not n_labels:
+    if not len(at):
         return labels.temperature
     rows = replace(labels, temperature=1.0).probabilities(tokens, heads, gold.offsets)[at]
 
     def loss(temperature: float) -> float:
         p = tempered(rows, temperature)[np.arange(len(at)), known]
-        return -current().total(float(np.log(np.clip(p, TINY, 1.0)).sum())) / n_labels
+        return -float(np.log(np.clip(p, TINY, 1.0)).sum()) / len(at)
 
     return minimize(loss)
 
@@ -160,7 +159,7 @@ def fit_share(scorer: TreeScorer, tokens: ParseTokens, gold: Gold) -> float:
     )
 
     def loss(share: float) -> float:
-        return -current().total(float(np.log(np.clip((1 - share) * few + share * many, TINY, 1.0)).sum()))
+        return -float(np.log(np.clip((1 - share) * few + share * many, TINY, 1.0)).sum())
 
     best = math.exp(bounded(lambda log_share: loss(math.exp(log_share)), math.log(LEAST_SHARE), 0.0))
     return min((0.0, best, 1.0), key=loss)
@@ -176,7 +175,7 @@ class Crossings(NamedTuple):
 def fit_crossings(scorer: TreeScorer, tokens: ParseTokens, gold: Gold) -> Crossings:
     """Return the share of all trees, if projective ones have a part of their own, and the cost of crossing arcs."""
     share = None if scorer.share is None else fit_share(scorer, tokens, gold)
-    return Crossings(_cost(_leads(scorer, tokens, gold), current().total(_n_crossing(scorer, gold))), share)
+    return Crossings(_cost(_leads(scorer, tokens, gold), _n_crossing(scorer, gold)), share)
 
 
 def _leads(scorer: TreeScorer, tokens: ParseTokens, gold: Gold) -> list[tuple[float, int]]:
@@ -192,7 +191,7 @@ def _leads(scorer: TreeScorer, tokens: ParseTokens, gold: Gold) -> list[tuple[fl
         given = gold.rows(sentences)
         more = ((crossing == given) & (given >= 0)).sum(axis=1) - ((heads == given) & (given >= 0)).sum(axis=1)
         rows += [(d, k) for d, k in zip(lead.tolist(), more.tolist(), strict=True) if TINY < d < math.inf]
-    return sorted((row for own in current().gather(rows) for row in own), reverse=True)
+    return sorted(rows, reverse=True)
 
 
 def _cost(rows: list[tuple[float, int]], n_gold: float) -> float:
@@ -218,3 +217,31 @@ def _n_crossing(scorer: TreeScorer, gold: Gold) -> int:
     left = gold.possible(replace(scorer.kind, projective=True)).heads
     owner = np.repeat(np.arange(len(gold.offsets) - 1), np.diff(gold.offsets))
     return len(np.unique(owner[left != gold.heads]))
+
+
+def calibration_folds(n: int, folds: int, seed: int) -> list[tuple[Integers, Integers]]:
+    """Return the numbers of sentences to train on and of those held out, for each parser that fits temperatures.
+
+    With one fold, both are parts of a sample, since temperatures hardly depend on the size of the training data; there
+    is none of few sentences.
+    """
+    folds = min(folds, n)
+    order = np.random.default_rng((seed, 8)).permutation(n)
+    if folds == 1:
+        n_held_out = min(n // 5, MOST_HELD_OUT)
+        fold = np.digitize(order, [n_held_out, n_held_out + MOST_SAMPLED])  # 0: held out, 1: trained on, 2: left out
+        return [] if n < LEAST_CALIBRATED else [(np.flatnonzero(fold == 1), np.flatnonzero(fold == 0))]
+    return [(np.flatnonzero(order % folds != k), np.flatnonzero(order % folds == k)) for k in range(folds)]
+
+
+def averaged(learned: Learned, found: list[Learned]) -> Learned:
+    """Return the parameters with the mean temperatures (of logarithms) and the mean cost of crossing arcs."""
+    kinds = {name: [getattr(one.temperatures, name) for one in found] for name in asdict(Temperatures())}
+    means = {name: math.exp(sum(map(math.log, values)) / len(values)) for name, values in kinds.items()}
+    learned = replace(learned.with_temperatures(Temperatures(**means)), sharp=sum(o.sharp for o in found) / len(found))
+    alike = [one for one in found if (one.share is None) == (learned.share is None)]  # costs of the same unit
+    if not alike:
+        return learned
+    cost = sum(one.crossing_cost for one in alike) / len(alike)
+    share = None if learned.share is None else sum(one.share or 0.0 for one in alike) / len(alike)
+    return replace(learned, crossing_cost=cost, share=share)

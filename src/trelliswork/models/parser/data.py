@@ -11,7 +11,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trelliswork.compute.padding import pad
-from trelliswork.compute.sharing import current
 from trelliswork.data import Corpus
 from trelliswork.data.files import shorten
 from trelliswork.errors import ShapeError, ValueRangeError
@@ -42,10 +41,11 @@ class Columns:
         """Split a flat column into sentences."""
         return [column[a:b] for a, b in pairwise(self.offsets.tolist())]
 
-    def part(self, first: int, last: int) -> "Columns":
-        """Return some of the sentences."""
-        a, b = self.offsets[[first, last]].tolist()
-        return Columns(self.words[a:b], [column[a:b] for column in self.tags], self.offsets[first : last + 1] - a)
+    def some(self, sentences: Integers) -> "Columns":
+        """Return some of the sentences, by their numbers."""
+        at, offsets = chosen_tokens(self.offsets, sentences)
+        words, *tags = ([column[i] for i in at.tolist()] for column in (self.words, *self.tags))
+        return Columns(words, tags, offsets)
 
 
 def read_sentences(X: Sentences) -> Columns:
@@ -79,17 +79,11 @@ class Gold:
     labels: list[str | None] | None = None  # of each arc, None if unknown; None instead of the list if none is known
     n_dropped: int = 0  # given heads that are treated as unknown, because no tree of the kind has all of them
 
-    def part(self, first: int, last: int) -> "Gold":
-        """Return the heads and labels of some of the sentences."""
-        a, b = self.offsets[[first, last]].tolist()
-        labels = None if self.labels is None else self.labels[a:b]
-        return Gold(self.heads[a:b], self.offsets[first : last + 1] - a, labels)
-
     def some(self, sentences: Integers) -> "Gold":
         """Return the heads and labels of some sentences, by their numbers."""
         at, offsets = chosen_tokens(self.offsets, sentences)
-        labels = None if self.labels is None else [self.labels[i] for i in at.tolist()]
-        return Gold(self.heads[at], offsets, labels)
+        labels = [] if self.labels is None else [self.labels[i] for i in at.tolist()]
+        return Gold(self.heads[at], offsets, labels if any(label is not None for label in labels) else None)
 
     def rows(self, sentences: Integers) -> Integers:
         """Return the heads (B, n) of some sentences; -1 if unknown and in the padding."""
@@ -193,32 +187,26 @@ def read_evidence(known: Evidence, offsets: NDArray[np.int64]) -> list[frozenset
 
 
 def read_training(X: Sentences, y: Arcs) -> tuple[Columns, Gold]:
-    """Read sentences with tags and trees to learn from.
-
-    In a group of processes, a rank may have no sentences, or none with labels; the whole is checked.
-    """
-    columns, group = read_sentences(X), current()
-    n_tags = max(group.gather(len(columns.tags)))
-    if not columns.words:
-        columns = replace(columns, tags=[[] for _ in range(n_tags)])
+    """Read sentences with tags and trees to learn from, without empty sentences; an error if none is left."""
+    columns = read_sentences(X)
     if not columns.tags:
         raise ShapeError("sentences must have tags to learn from: (word, tag) or (word, tag, second tag).")
-    if len(columns.tags) != n_tags:
-        raise ShapeError(f"all ranks must have the same columns of tags, got {len(columns.tags)} and {n_tags}.")
     gold = read_arcs(y, columns.offsets)
-    if group.any(gold.labels is not None) and gold.labels is None:
-        gold = replace(gold, labels=[None] * len(gold.heads))
-    if group.any(len(columns.words) > 0) and not group.any(bool((gold.heads >= 0).any())):
+    if columns.words and not (gold.heads >= 0).any():
         raise ValueRangeError("y must have at least one head to learn from, got None for all words.")
-    return columns, gold
-
-
-def without_empty(columns: Columns, gold: Gold) -> tuple[Columns, Gold]:
-    """Leave out empty sentences; an error if none is left on any rank."""
     offsets = columns.offsets[np.concatenate([[True], columns.lengths > 0])]
-    if not current().any(len(offsets) > 1):
+    if len(offsets) == 1:
         raise ValueRangeError("there is no sentence to learn from: X is empty.")
     return replace(columns, offsets=offsets), replace(gold, offsets=offsets)
+
+
+def read_development(X: Sentences, y: Arcs) -> tuple[Columns, Gold]:
+    """Read sentences with trees to measure on."""
+    columns = read_sentences(X)
+    gold = read_arcs(y, columns.offsets, "y of dev")
+    if (gold.heads < 0).all():
+        raise ValueRangeError("y of dev must have at least one head to compare with, got None for all words.")
+    return columns, gold
 
 
 def pairs(heads: Sequence[Sequence[Head]], labels: Sequence[Sequence[str | None]] | None) -> Arcs:

@@ -17,7 +17,6 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from trelliswork.compute.sharing import current
 from trelliswork.data.vocabulary import word_shape
 from trelliswork.features.brown import BrownClusters
 from trelliswork.features.hashed import hash_string
@@ -110,10 +109,10 @@ class TokenCoder:
     def from_columns(
         cls, words: Sequence[str], tags: Sequence[str], min_count: int, clusters: BrownClusters | None = None
     ) -> "TokenCoder":
-        """Make a coder that knows the words with at least ``min_count`` occurrences, on all ranks."""
-        counts = current().count_names(Counter(word.lower() for word in words), min_count)
-        kept = [word for word, _ in Counter(counts).most_common()]
-        ranked = [tag for tag, _ in Counter(current().count_names(Counter(tags))).most_common()]
+        """Make a coder that knows the words with at least ``min_count`` occurrences."""
+        counts = Counter(word.lower() for word in words)
+        kept = [word for word, n in counts.most_common() if n >= min_count]
+        ranked = [tag for tag, _ in Counter(tags).most_common()]
         return cls(kept, ranked, clusters)
 
     def code(

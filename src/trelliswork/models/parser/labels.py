@@ -8,21 +8,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trelliswork.compute import threads
-from trelliswork.compute.sharing import current
 from trelliswork.data import Vocabulary
+from trelliswork.learning.sgd import AveragedAdaGrad
 from trelliswork.learning.watch import Development
 from trelliswork.models.parser.data import Gold
 from trelliswork.models.parser.features import ParseTokens
 from trelliswork.models.parser.first_order import NO_DROP, Integers, dropout
-from trelliswork.models.parser.kernels.labels import arc_probabilities, mark_rows, probabilities, train
+from trelliswork.models.parser.kernels.labels import arc_probabilities, probabilities, train
 from trelliswork.models.parser.kernels.records import AdaGrad, ArcList, Trees
 from trelliswork.models.parser.temperatures import tempered
 from trelliswork.models.parser.templates import FeatureSet
-from trelliswork.models.parser.updates import FORGET
 
 Metric = Literal["accuracy", "log-score"]  # on development data
 FEWER_BITS = 5  # there are fewer rows of weights, with one entry per label, than single weights
-BLOCK = 128  # sentences of all ranks, after which they exchange their changes
 TINY = np.float32(1e-30)
 LABEL_COST = 5000  # multiplications that take as long as one arc
 
@@ -61,16 +59,10 @@ def _shift(weights: NDArray[np.float32]) -> np.uint64:
 
 
 class LabelTrainer:
-    r"""Training on gold trees, one arc after the other; steps are sequential, so there is one thread.
+    """Training on gold trees, one arc after the other; steps are sequential, so there is one thread.
 
     Arcs with an unknown head or label are skipped. ``bits`` are those of the hashed features of arcs; ``seed`` is that
     of the order of the sentences.
-
-    In a group of processes this is iterative parameter mixing (McDonald et al., 2010), many times per epoch: each rank
-    trains on its own sentences of a block of ``BLOCK``, then the changes of all ranks are added up. With squared
-    gradients s before the block and s_r that rank r adds, its change of a weight is scaled by
-    :math:`\sqrt{(s + s_r) / (s + \sum_q s_q)}`, the quotient of the step sizes that AdaGrad has with the gradients of
-    all ranks and with its own. Only rows that have changed are sent.
     """
 
     def __init__(
@@ -89,18 +81,16 @@ class LabelTrainer:
         numbers = {name: i for i, name in enumerate(self.labels)}
         self._gold = np.array([-1 if name is None else numbers[name] for name in gold.labels], np.int64)
         self._tokens, self._trees, self._features = tokens, Trees(gold.heads, gold.offsets), features
-        self._rate, self._seed, self._epochs, self._dropout = np.float32(rate), seed, 0, dropout
-        self._drop = NO_DROP
+        self._rate, self._seed, self._dropout, self._drop = np.float32(rate), seed, dropout, NO_DROP
         shape = 1 << max(bits - FEWER_BITS, 4), len(self.labels)
-        self._state = AdaGrad(*(np.zeros(shape, np.float32) for _ in AdaGrad._fields))
-        self._mean = np.zeros(shape, np.float32)
+        self.learner = AveragedAdaGrad(*(np.zeros(shape, np.float32) for _ in range(3)))
 
     def model(self, parameters: Mapping[str, Any]) -> LabelModel:
         """Return the classifier with these parameters."""
         return LabelModel(self.labels, parameters["weights"], self._features)
 
     def development(self, tokens: ParseTokens, gold: Gold, heads: Integers, metric: Metric = "accuracy") -> Development:
-        """Return the LAS on development data, whose predicted trees are given as flat ``heads``: this rank's share.
+        """Return the LAS on development data, whose predicted trees are given as flat ``heads``.
 
         The metric "log-score" is the mean log-probability of the gold labels of correct heads.
         """
@@ -108,89 +98,40 @@ class LabelTrainer:
 
         def las(parameters: Mapping[str, Any]) -> float:
             best = self.model(parameters).probabilities(tokens, heads, gold.offsets).argmax(axis=1)
-            return current().ratio(*correct_arcs(heads, [self.labels[j] for j in best.tolist()], gold))
+            correct, total = correct_arcs(heads, [self.labels[j] for j in best.tolist()], gold)
+            return correct / max(total, 1)
 
         def log_score(parameters: Mapping[str, Any]) -> float:
             p = self.model(parameters).probabilities(tokens, heads, gold.offsets)[at, known]
-            return current().ratio(float(np.log(np.clip(p, TINY, 1.0), dtype=np.float64).sum()), len(at))
+            return float(np.log(np.clip(p, TINY, 1.0), dtype=np.float64).sum()) / max(len(at), 1)
 
         return Development("log score", log_score) if metric == "log-score" else Development("LAS", las)
 
     def epoch(self, number: int, progress: object = None) -> float:
         """Train epoch ``number``, counted from 1; return its loss."""
-        n, group = len(self._tokens), current()
-        first, total = group.place(n)
-        order = np.random.default_rng((self._seed, 3, number)).permutation(total)
-        self._drop = dropout(self._dropout, self._seed, 7, number)
-        if group.size == 1:
-            mean, loss = self._train_alone(order)
-        else:
-            mean, loss = self._train_together(order, first)
-        self._epochs += 1
-        share = np.float32((FORGET + 1) / (self._epochs + FORGET))
-        self._mean = ((1 - share) * self._mean + share * mean).astype(np.float32)
-        return loss
-
-    def _train_alone(self, order: Integers) -> tuple[NDArray[np.float32], float]:
-        """Train on the sentences in this order; return the mean of the weights, and the loss."""
-        weights, _, changes = self._state
-        n_arcs, loss = self._train(order, self._state)
-        mean = weights - changes / np.float32(max(n_arcs, 1))
-        changes[:] = 0
-        return mean, loss
-
-    def _train(self, order: Integers, state: AdaGrad) -> tuple[int, float]:
-        """Take a step for each arc of some sentences; return the number of arcs, and the loss."""
+        order = np.random.default_rng((self._seed, 3, number)).permutation(len(self._tokens))
+        self._drop, learner = dropout(self._dropout, self._seed, 7, number), self.learner
+        state = AdaGrad(learner.weights, learner.squares, learner.changes)
         last, loss = threads.call(
             train,
             order, self._trees, self._gold, self._tokens.arrays, self._features, _shift(state.weights), state,
             self._drop, self._rate, -1,
         )  # fmt: skip
-        return last + 1, float(loss)
-
-    def _train_together(self, order: Integers, first: int) -> tuple[NDArray[np.float32], float]:
-        """Train on the sentences of all ranks in this order, of which this rank's begin with ``first``."""
-        weights, squares, changes = self._state
-        own_state, marks = AdaGrad(weights, squares, np.zeros_like(changes)), np.zeros(len(weights), np.bool_)
-        row = np.dtype([("row", np.int32), *((name, np.float32, weights.shape[1:]) for name in ("change", "squares"))])
-        total = 0.0
-        for k in range(0, len(order), BLOCK):
-            own = current().own(order[k : k + BLOCK], first, len(self._tokens))
-            marks[:] = False
-            shift = _shift(weights)
-            threads.call(mark_rows, own, self._trees, self._gold, self._tokens.arrays, self._features, shift, marks)
-            rows = np.flatnonzero(marks)
-            before = weights[rows], squares[rows]
-            total += self._train(own, own_state)[1]
-            sent = np.empty(len(rows), row)
-            sent["row"], sent["change"], sent["squares"] = rows, weights[rows] - before[0], squares[rows] - before[1]
-            weights[rows], squares[rows] = before
-            parts = current().gather_arrays(sent[sent["squares"].any(axis=1)])
-            alone = [squares[part["row"]] + part["squares"] for part in parts]
-            for part in parts:
-                squares[part["row"]] += part["squares"]
-            for part, own_squares in zip(parts, alone, strict=True):
-                change = part["change"] * np.sqrt(own_squares / np.maximum(squares[part["row"]], TINY))
-                weights[part["row"]] += change
-                changes[part["row"]] += np.float32(k) * change
-        mean = weights - changes / np.float32(max(len(order), 1))
-        changes[:] = 0
-        return mean, current().total(total)
+        learner.steps = last + 1
+        learner.end_epoch()
+        return float(loss)
 
     def parameters(self) -> dict[str, NDArray[Any]]:
         """Return the averaged weights; after dropout, all features are present, and each counts less."""
-        return {"weights": self._mean / self._drop.scale}
+        return {"weights": self.learner.average() / self._drop.scale}
 
     def state(self) -> dict[str, NDArray[Any]]:
         """Return the state between two epochs, for a checkpoint."""
-        weights, squares, _ = self._state
-        return {"weights": weights, "squares": squares, "mean": self._mean, "epochs": np.array([self._epochs])}
+        return self.learner.state()
 
     def restore(self, arrays: Mapping[str, NDArray[Any]]) -> None:
         """Continue from ``state``'s result."""
-        weights, squares = np.array(arrays["weights"]), np.array(arrays["squares"])
-        self._state = AdaGrad(weights, squares, np.zeros_like(weights))
-        self._mean, self._epochs = arrays["mean"], int(arrays["epochs"][0])
+        self.learner.restore(arrays)
 
 
 def judged_labels(labels: Vocabulary, heads: Integers, gold: Gold) -> tuple[Integers, Integers]:

@@ -7,7 +7,6 @@ from typing import Any, Literal
 
 import numpy as np
 
-from trelliswork.compute.sharing import Group, current, sharing
 from trelliswork.features.brown import BrownClusters
 from trelliswork.learning.checkpoint import Arrays, with_prefix
 from trelliswork.learning.report import Step
@@ -83,9 +82,6 @@ class TaggerTrainer:
     The CRFs of folds are trained by the averaged perceptron, since only their tags matter: they are as accurate as by
     L-BFGS, which takes more than ten times as long. In place of a factorial CRF, folds have a CRF whose labels are the
     tags of all columns together: its columns agree with each other, too.
-
-    In a group of processes, folds are those of the sentences of all ranks. Taggers of all sentences are trained by all
-    ranks together; the CRF of a fold by each rank on the sentences of all, since steps of the perceptron are small.
     """
 
     def __init__(
@@ -94,12 +90,11 @@ class TaggerTrainer:
         self.kind, self.columns, self.clusters = kind, columns, clusters
         self.models: list[Model] = []  # finished, in the order of the columns
         self.predicted: list[list[Any]] = []  # tags of the sentences of a fold, finished, by fold and tagger
-        first, total = current().place(len(columns.offsets) - 1)
+        total = len(columns.offsets) - 1
         self.n_folds = min(folds, total) if total > 1 else 0
         block = np.arange(total) // max(1, min(MOST_NEIGHBORS, total // (10 * max(self.n_folds, 1))))
         order = np.random.default_rng((seed, 5)).permutation(int(block[-1]) + 1 if total else 0)
-        fold = order[block] % max(self.n_folds, 1)
-        self._before, self._fold = fold[:first], fold[first : first + len(columns.offsets) - 1]
+        self._fold = order[block] % max(self.n_folds, 1)
         self._words = columns.sentences(columns.words)
         tags = [columns.sentences(column) for column in columns.tags]
         self._joint = kind == "factorial-crf" and len(tags) > 1  # with one column it is a CRF
@@ -160,13 +155,8 @@ class TaggerTrainer:
         def callback(step: Step) -> bool:
             return announce(f"{name}, iteration {step.iteration}")
 
-        alone = current().size == 1
-        words, tags = ([row for rows in current().gather(own) for row in rows] for own in (words, tags))
         crf = CRF("pos", clusters=self.clusters, algorithm="perceptron", max_iter=FOLD_EPOCHS)
-        with sharing(
-            current() if alone else Group()
-        ):  # all ranks train the same tagger: cheap, and as one process does
-            crf.fit(words, tags, callback=callback if alone else None)
+        crf.fit(words, tags, callback=callback)
         rows = crf.predict(unseen) if unseen else []
         return [[json.loads(tag) for tag in row] for row in rows] if self._joint else rows
 
@@ -191,20 +181,13 @@ class TaggerTrainer:
         return replace(self.columns, tags=columns)
 
     def state(self) -> Arrays:
-        """Return the finished work of all ranks, for a checkpoint."""
+        """Return the finished work, for a checkpoint."""
         plain, arrays = self.taggers().state()
-        predicted = [
-            [row for part in parts for row in part] for parts in zip(*current().gather(self.predicted), strict=True)
-        ]
-        text = json.dumps({"taggers": plain, "predicted": predicted}, default=lambda number: number.item())
+        text = json.dumps({"taggers": plain, "predicted": self.predicted}, default=lambda number: number.item())
         return arrays | {"plain": np.frombuffer(text.encode(), np.uint8)}
 
     def restore(self, arrays: Arrays) -> None:
         """Continue from ``state``'s result."""
         plain = json.loads(arrays["plain"].tobytes())
         self.models = Taggers.from_state(plain["taggers"], arrays).models
-        self.predicted = []
-        for k, rows in enumerate(plain["predicted"]):
-            fold = k // len(self._layers)
-            first = int((self._before == fold).sum())
-            self.predicted.append(rows[first : first + int((self._fold == fold).sum())])
+        self.predicted = plain["predicted"]

@@ -14,27 +14,24 @@ of each tree. With K the known heads without those that no projective tree has, 
 .. math:: \log p_{proj}(K) + \log p_{all}(\text{known} \mid K)
 
 that is, the objective of a projective model, and for each crossing arc its probability given the rest of the tree.
-
-In a group of processes trees are trained by the mini-batches of a single process: each rank computes the gradient of
-its own sentences of a batch, and all take the same step (``updates``). Weights differ by rounding alone.
 """
 
 import math
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from trelliswork.compute.sharing import current
 from trelliswork.inference.tree import eisner, matrix_tree
 from trelliswork.learning.checkpoint import Arrays, with_prefix
 from trelliswork.learning.report import STOPPED, FitReport, Step
+from trelliswork.learning.sgd import Parts, SparseAdaGrad
 from trelliswork.learning.watch import Development, Saved, Watch
 from trelliswork.models.hmm.data import chosen_tokens
-from trelliswork.models.parser.data import Gold
+from trelliswork.models.parser.data import Columns, Gold
 from trelliswork.models.parser.features import ParseTokens
 from trelliswork.models.parser.first_order import (
     NO_DROP,
@@ -53,13 +50,13 @@ from trelliswork.models.parser.labels import LabelTrainer
 from trelliswork.models.parser.scoring import PrunedArcs
 from trelliswork.models.parser.second_order import Candidates, PartList, Propagation, SecondOrderFeatures
 from trelliswork.models.parser.tags import TaggerTrainer
-from trelliswork.models.parser.updates import NOTHING, Parts, SparseAdaGrad, step_together
 
 TAGGER, FIRST, SECOND, LABELS = "tagger", "first order", "second order", "labels"
 PARTS = "arcs", "siblings", "grandparents"
 Progress = Callable[[float], None]  # takes the share of an epoch that is done
 ANNOUNCE_SECONDS = 5.0  # between two reports within an epoch
 Scores3 = tuple[Doubles, Doubles, Doubles]  # of arcs (A,), siblings (S,), grandparents (G,)
+MOSTLY = 0.5  # share of sentences with crossing arcs from which on projective trees have no part of their own
 ACTIVE = 1e-3  # parts with a smaller gradient are left out of an update
 
 
@@ -82,24 +79,23 @@ class TreeTrainer:
         raise AssertionError("each order defines its parts")
 
     def step(self, sentences: Integers, drop: Drop = NO_DROP) -> float:
-        """Update the weights by this rank's sentences of a mini-batch; return their loss."""
-        loss, parts = self.parts(sentences, drop) if len(sentences) else (0.0, [NOTHING] * len(self.learners))
-        step_together(list(self.learners.values()), parts)
+        """Update the weights by a mini-batch; return its loss."""
+        loss, parts = self.parts(sentences, drop)
+        for learner, some in zip(self.learners.values(), parts, strict=True):
+            learner.step(*some)
         return loss
 
     def epoch(self, number: int, progress: Progress = lambda share: None) -> float:
         """Train epoch ``number``, counted from 1; return its loss."""
-        n, size, group = len(self.tokens), self.batch_size, current()
-        first, total = group.place(n)
-        order = np.random.default_rng((*self.seed, number)).permutation(total)
-        loss = 0.0
-        for at in range(0, total, size):
+        n, loss = len(self.tokens), 0.0
+        order = np.random.default_rng((*self.seed, number)).permutation(n)
+        for at in range(0, n, self.batch_size):
             drop = dropout(self.dropout, *self.seed, number, at)
-            loss += self.step(group.own(order[at : at + size], first, n), drop)
-            progress(at / total)
+            loss += self.step(order[at : at + self.batch_size], drop)
+            progress(at / n)
         for learner in self.learners.values():
             learner.end_epoch()
-        return group.total(loss)
+        return loss
 
     def parameters(self) -> Arrays:
         """Return the averaged weights by kind of part."""
@@ -284,6 +280,50 @@ class SecondOrder(TreeTrainer):
         return loss, map(active, features, lists, gradients)
 
 
+@dataclass(frozen=True)
+class Problem:
+    """Training sentences as all stages take them."""
+
+    tokens: ParseTokens
+    given: Gold  # known heads and labels
+    gold: Gold  # without heads that no tree of the kind has
+    flat: Gold  # without heads that no projective tree has
+    crossing: float | None  # share of the sentences that no projective tree fits; None: all trees are alike
+
+    @classmethod
+    def of(cls, tokens: ParseTokens, given: Gold, kind: TreeKind) -> "Problem":
+        """Find the heads that trees can have. If most sentences have crossing arcs, all trees are alike."""
+        gold = given.possible(kind)
+        if kind.projective:
+            return cls(tokens, given, gold, gold, None)
+        flat = gold.possible(replace(kind, projective=True))
+        share = float((np.add.reduceat(gold.heads != flat.heads, gold.offsets[:-1]) > 0).mean())
+        return cls(tokens, given, gold, flat, share if share < MOSTLY else None)
+
+    @property
+    def trees(self) -> Gold:
+        """Heads that the second order learns as a tree."""
+        return self.gold if self.crossing is None else self.flat
+
+    @property
+    def without(self) -> Gold | None:
+        """K, if the rivals are projective, but not all trees are."""
+        return None if self.crossing is None else self.flat
+
+    def some(self, sentences: Integers) -> "Problem":
+        """Return some of the sentences."""
+        given, gold, flat = (one.some(sentences) for one in (self.given, self.gold, self.flat))
+        return Problem(self.tokens.some(sentences), given, gold, flat, self.crossing)
+
+
+class Judge(NamedTuple):
+    """Development data."""
+
+    tokens: ParseTokens
+    columns: Columns
+    gold: Gold
+
+
 class Stages:
     """Stages of one training run under a watch; resumes within the stage that its checkpoint was written in.
 
@@ -313,6 +353,20 @@ class Stages:
     def seconds(self) -> float:
         """Training time, including the time before the checkpoint."""
         return time.perf_counter() - self._started
+
+    def n_epochs(self, stage: str) -> int:
+        """Return the number of finished epochs of a stage."""
+        return sum(step.stage == stage for step in self.report.history)
+
+    def is_late(self) -> bool:
+        """Return whether training is to stop, by the caller or because the time is up."""
+        if self.watch.time_is_up(self.seconds) is not None:
+            self.watch.interrupted = True
+        return self.watch.interrupted
+
+    def announce(self, name: str, step: Step) -> bool:
+        """Tell the callback about a step of other training within this run; return whether to stop."""
+        return self.is_late() or self.watch.announce(f"{name}: {step.stage}", self.seconds)
 
     def _state(self, stage: str, current: Arrays) -> Saved:
         plain = {
@@ -349,7 +403,7 @@ class Stages:
 
         def announce(text: str) -> bool:
             nonlocal reason
-            if (late := current().first(lambda: watch.time_is_up(self.seconds))) is not None:
+            if (late := watch.time_is_up(self.seconds)) is not None:
                 watch.interrupted, reason = True, reason or late
             return watch.announce(text, self.seconds)
 
@@ -407,7 +461,7 @@ class Stages:
         return parameters
 
     def _progress(self, name: str) -> Progress:
-        """Return a function that announces the progress of an epoch now and then; in a group of processes it is silent.
+        """Return a function that announces the progress of an epoch now and then.
 
         An interruption takes effect after the epoch.
         """
@@ -415,7 +469,7 @@ class Stages:
 
         def progress(share: float) -> None:
             nonlocal due
-            if time.perf_counter() >= due and current().size == 1:
+            if time.perf_counter() >= due:
                 self.watch.announce(f"{name}: {share:.0%}", self.seconds)
                 due = time.perf_counter() + ANNOUNCE_SECONDS
 
@@ -440,13 +494,12 @@ class Stages:
 def jackknifed(
     make: Callable[[Integers], FirstOrder], n: int, folds: int, n_epochs: int, seed: int, stages: Stages
 ) -> list[tuple[Weights, Integers]]:
-    """Return first-order weights and the sentences, of this rank's n, that they were not trained on, for each fold.
+    """Return first-order weights and the sentences, of n, that they were not trained on, for each fold.
 
     After an interruption, the rest of the folds is trained for one epoch.
     """
-    first, total = current().place(n)
-    folds = min(folds, total)
-    fold = (np.random.default_rng((seed, 6)).permutation(total) % folds)[first : first + n]
+    folds = min(folds, n)
+    fold = np.random.default_rng((seed, 6)).permutation(n) % folds
     results = []
     for k in range(folds):
         trainer = make(np.flatnonzero(fold != k))

@@ -65,7 +65,6 @@ class Batches(NamedTuple):
     longest: Any  # int: number of tokens of the longest sentence
     residual: Any  # (tokens of the largest batch, Sw): workspace
     counts: Any  # (S, S) zeros: workspace
-    alone: Any  # bool: False if other processes have sentences of the batch too: residual and counts are the result
 
 
 class Schedule(NamedTuple):
@@ -186,15 +185,6 @@ def _move_transitions(kept, by, counts, model):
             model.transition_sum[i, j] += model.transition[i, j]
 
 
-@kernel
-def apply(kept, by, tokens, residual, counts, model, scalars):
-    """Take one step: decay by ``kept``, then add ``by`` times the residuals (n_tokens, Sw) and counts (S, S)."""
-    scalars[0] *= kept
-    _apply(0, len(residual), 0, residual, tokens, model, by / scalars[0], scalars[1])
-    scalars[1] += scalars[0]
-    _move_transitions(kept, by, counts, model)
-
-
 @kernel(allocates=True)
 def sgd(first, stop, batches, schedule, data, model, scalars):
     """Run steps (1) for the mini-batches ``first`` to ``stop``.
@@ -202,7 +192,7 @@ def sgd(first, stop, batches, schedule, data, model, scalars):
     ``scalars`` has s, c and the sum of losses. Returns the next batch: ``stop``, or earlier when s has become too small
     and the caller must fold it into v.
     """
-    order, batch_size, longest, residual, counts, alone = batches
+    order, batch_size, longest, residual, counts = batches
     step, rate, decay = schedule
     S, Sw, wide = len(model.forbidden), model.weights.wide.shape[1], 2 * lanes(model.weights.wide)
     log_transition, transition = np.empty((S, S), np.float32), np.zeros((Sw, Sw), np.float32)
@@ -262,8 +252,6 @@ def sgd(first, stop, batches, schedule, data, model, scalars):
                     if not data.partial[s]:
                         score = _subtract_gold(s, place, data, log_unary[r], log_transition, residual, counts)
                         scalars[2] -= weights[r] * score
-        if not alone:
-            return stop
         eta = rate / (1 + decay * rate * step) ** 0.75
         kept, mean = 1 - eta * decay, -eta / (end - first_sentence)
         scalars[0] *= kept
@@ -318,7 +306,7 @@ def perceptron(first, stop, batches, data, model, scalars):
     ``scalars[2]`` counts wrong tokens. A token of a partially labeled sentence is wrong if its label is outside its
     set; the gold path is then the best one within the sets. Where scores overflow, training ends with a count of nan.
     """
-    order, batch_size, longest, residual, counts, alone = batches
+    order, batch_size, longest, residual, counts = batches
     S, Sw = len(model.forbidden), model.weights.wide.shape[1]
     log_unary, delta = np.empty((1, longest, Sw), np.float32), np.empty((longest, Sw), np.float32)
     log_transition = np.full((S, Sw), -np.inf, np.float32)
@@ -361,8 +349,6 @@ def perceptron(first, stop, batches, data, model, scalars):
             n_wrong += wrong
             n_tokens += T
         scalars[2] += n_wrong
-        if not alone:
-            return stop
         if n_wrong:
             place = 0
             for b in range(first_sentence, end):

@@ -146,21 +146,6 @@ def arc_probabilities(
         _softmax(ids, n_ids, weights, out[a])
 
 
-@kernel(allocates=True)
-def mark_rows(order, trees: Trees, labels, tokens: Tokens, features: FeatureSet, shift, marks):
-    """Set ``marks`` of the rows of weights that ``train`` with the same arguments may change."""
-    heads, offsets = trees
-    values = np.zeros(N_SLOTS, np.uint64)
-    for b in order:
-        n, start = tokens.lengths[b], tokens.starts[b]
-        ids = np.empty(len(features.label.keys) + len(features.child.keys) * n, np.uint32)
-        tree = heads[offsets[b] : offsets[b + 1]]
-        for m in range(1, n + 1):
-            if labels[offsets[b] + m - 1] >= 0 and tree[m - 1] >= 0:
-                for k in range(_arc_ids(values, tree, m, tokens, start, features, shift, ids)):
-                    marks[ids[k]] = True
-
-
 @kernel(fast=True, allocates=True)
 def train(
     order, trees: Trees, labels, tokens: Tokens, features: FeatureSet, shift, state: AdaGrad, drop: Drop, rate, step

@@ -5,8 +5,8 @@ import pytest
 
 from trelliswork.compute.threads import num_threads
 from trelliswork.errors import ShapeError
-from trelliswork.models.parser.kernels.updates import BLOCK
-from trelliswork.models.parser.updates import FORGET, SparseAdaGrad
+from trelliswork.learning.kernels.sgd import BLOCK
+from trelliswork.learning.sgd import FORGET, SparseAdaGrad
 
 
 def batches(rng):

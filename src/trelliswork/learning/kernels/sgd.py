@@ -1,4 +1,4 @@
-"""Compiled steps of AdaGrad on sparse features; see ``parser.updates``.
+"""Compiled steps of AdaGrad on sparse features; see ``learning.sgd``.
 
 Weights are touched at random, and there are more of them than a cache holds. So a step first sorts its entries, pairs
 of id and value, by blocks of weights; a block and its memory stay in the cache until all of its entries are added up.
@@ -11,23 +11,6 @@ from trelliswork.compute.simd import prefetch
 
 BLOCK_BITS = 15
 BLOCK = 1 << BLOCK_BITS  # weights
-
-
-@kernel
-def collect(ids, counts, values, gradient, touched, sums):
-    """Fill the ids whose gradient is not 0, and the gradient; return their number. ``gradient`` (n,) is scratch, 0."""
-    for p in range(len(values)):
-        for k in range(counts[p]):
-            gradient[ids[p, k]] += values[p]
-    n = 0
-    for p in range(len(values)):
-        for k in range(counts[p]):
-            i = ids[p, k]
-            if gradient[i] != 0:
-                touched[n], sums[n] = i, gradient[i]
-                gradient[i] = 0
-                n += 1
-    return n
 
 
 @kernel(allocates=True, error_model="numpy")
