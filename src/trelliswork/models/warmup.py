@@ -9,7 +9,6 @@ from typing import Any, Literal
 
 import numpy as np
 
-from trelliswork.compute.sharing import Group, sharing
 from trelliswork.data.columns import read_columns, write_columns_with
 from trelliswork.data.corpus import Column
 from trelliswork.data.shares import excerpts
@@ -52,7 +51,6 @@ def _crf() -> Iterator[Task]:
     yield "edge features", partial(_train, "U:%x[0,0]\nB:%x[0,0]", X)
     yield "hashed features", partial(_train, "U:%x[0,0]", X, hash_bits=4)
     yield "SGD", partial(_train, "U:%x[0,0]", X, algorithm="sgd")
-    yield "SGD in a group", _shared_steps
     yield "perceptron", _perceptron
     yield "scores that underflow", _underflow
 
@@ -105,17 +103,6 @@ def _columns() -> None:
             write_columns_with(corpus, [Column(["c"], np.zeros(corpus.n_tokens, np.int64))], StringIO())
 
 
-class _OneOfTwo(Group):
-    """One of two processes, the other of which has no sentences: for kernels that only groups need."""
-
-    size = 2
-
-
-def _shared_steps() -> object:
-    with sharing(_OneOfTwo()):
-        return _train("U:%x[0,0]", X, algorithm="sgd", max_iter=1)
-
-
 def _beam(features: str, order: int) -> object:
     """Also call the objective directly: with few states a beam is not faster, and training would not use it."""
     crf = CRF(features, order=order, beam="kl=0.1,min=1", scheme=None, tol=0.1).fit(X, Y)
@@ -145,8 +132,6 @@ def _parser(projective: bool) -> object:
     )
     tagged = [list(zip(x, y, y, strict=True)) for x, y in zip(X, Y, strict=True)]
     trees: Any = [[(2, "a"), (0, "b"), (None, "a")], [(2, "a"), (0, "b")]]
-    with sharing(_OneOfTwo()):
-        parser.fit(tagged, trees)
     DependencyParser(1, projective=projective, hash_bits=10, max_iter=1, dropout=0.5).fit(tagged, trees)
     parser.fit(tagged, trees)
     parser.predict_topk(tagged, 2)
