@@ -125,6 +125,14 @@ class Answer:
     entropy: float | None = None
     evidence: float | None = None
 
+    def layers(self) -> "dict[str, Answer]":
+        """Return the answer of each layer of labels; the name of a single layer is empty."""
+        if not isinstance(self.value, dict):
+            return {"": self}
+        by_layer = ("value", "probabilities", "spans", "outcomes", "withheld")
+        parts = {name: {key: (getattr(self, key) or {}).get(name) for key in by_layer} for name in self.value}
+        return {name: Answer(self.task, self.words, kind=self.kind, **part) for name, part in parts.items()}
+
     @property
     def probability(self) -> float | None:
         """p(value | words, what is known); ``None`` if it is not wanted, or if what is known is impossible."""

@@ -9,7 +9,7 @@ from enum import StrEnum
 from functools import partial
 from itertools import islice, pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TextIO
+from typing import TYPE_CHECKING, Any
 
 from trelliswork.cli.inputs import BUNDLED, Inputs
 from trelliswork.cli.running import current
@@ -584,65 +584,6 @@ def read_unlabeled(
     corpus = _read(path, layout, [*layout.columns, column], keep_lines=True, allow_empty=allow_empty)
     labels = [[None if label == "_" else label for label in s] for s in corpus.sentences(len(corpus.columns) - 1)]
     return replace(corpus, columns=corpus.columns[:-1]), str(chosen), labels
-
-
-def write_tagged(
-    corpus: "Corpus | AttributeCorpus",
-    format: str,
-    layout: Layout,
-    extra: Sequence[Sequence[str]],
-    out: TextIO,
-    notes: Any,
-) -> None:
-    """Write a tagged file, or a part of it with ``notes``: columns appended, or label columns of CoNLL-U replaced."""
-    from trelliswork.data import AttributeCorpus
-    from trelliswork.data.columns import write_columns_with
-
-    if format in ANNOTATED:
-        _write_spans(corpus, extra[0] if extra else [], out, notes)
-        return
-    if format == "columns":
-        assert not isinstance(corpus, AttributeCorpus)
-        write_columns_with(corpus, extra, out, layout.separator, notes=notes)
-        return
-    if format == "conllu":
-        assert not isinstance(corpus, AttributeCorpus)
-        columns = ["upos"] if isinstance(layout.label, int | None) else layout.labels()
-        _replace_columns(corpus, columns, extra, out)
-        return
-    words = None if isinstance(corpus, AttributeCorpus) else corpus.columns[0]
-    for start, stop in pairwise(corpus.offsets.tolist()):
-        for i in range(start, stop):
-            row = [values[i] for values in extra]
-            out.write("\t".join(row if words is None else [words[i], *row]) + "\n")
-        out.write("\n")
-
-
-def _write_spans(corpus: Any, labels: Sequence[str], out: TextIO, notes: Any) -> None:
-    """Write annotated text with the spans of labels; each token is a span if they are plain tags."""
-    from trelliswork.data.annotations import write_spans
-    from trelliswork.data.schemes import Span, detect_scheme, lenient_spans
-
-    rows = [labels[a:b] for a, b in pairwise(corpus.offsets.tolist())]
-    plain = detect_scheme(labels) is None and set(labels) - {"O"}
-    read = (lambda row: [Span(tag, t, t + 1) for t, tag in enumerate(row)]) if plain else lenient_spans
-    write_spans(corpus, [read(row) for row in rows], out, header=not notes.get("sentences"))
-
-
-def _replace_columns(corpus: "Corpus", columns: list[Any], extra: Sequence[Sequence[str]], out: TextIO) -> None:
-    """Write CoNLL-U with ``columns`` replaced; further values of a column are appended to it after a bar."""
-    from io import StringIO
-
-    from trelliswork.data.conllu import write_conllu_with
-
-    if not all(isinstance(column, str) for column in columns):
-        raise DataError("the model was trained on a column file, so its layers have no CoNLL-U columns.")
-    D = len(columns)
-    for d, column in enumerate(columns):
-        target = out if d == D - 1 else StringIO()
-        write_conllu_with(corpus, column, ["|".join(values) for values in zip(*extra[d::D], strict=True)], target)
-        if isinstance(target, StringIO):
-            corpus = replace(corpus, lines=target.getvalue().splitlines())
 
 
 def _read(path: "Readable", layout: Layout, columns: list[Any], **options: Any) -> "Corpus":

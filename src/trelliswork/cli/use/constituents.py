@@ -6,16 +6,18 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
-from trelliswork.cli.corpora import FileFormat, Layout, guess_format, naming_lines, read_words, words_layout
+from trelliswork.cli.corpora import FileFormat, guess_format, naming_lines, read_words, words_layout
 from trelliswork.cli.inputs import AWAITED, Inputs, say_what_is_awaited
 from trelliswork.cli.reporting import report_evaluation
 from trelliswork.cli.running import current
 from trelliswork.cli.use.loading import check_tokenized
-from trelliswork.cli.use.parts import counted, done_with, parts_of
+from trelliswork.cli.use.output import Form, Objects
+from trelliswork.cli.use.parts import answer_parts
 from trelliswork.cli.use.sharing import write_outputs
 from trelliswork.errors import DataError
 
 if TYPE_CHECKING:
+    from trelliswork.answers import Want
     from trelliswork.data import Tree
     from trelliswork.data.files import Excerpt
     from trelliswork.models.pcfg import PCFG
@@ -113,18 +115,20 @@ def parse_constituents(
     source: Inputs,
     out: str = "-",
     *,
+    want: "Want",
     format: FileFormat = FileFormat.auto,
-    viterbi: bool = False,
-    marginals: bool = False,
-    json: bool = False,
+    decode: str | None = None,
+    form: Form | None = None,
     split: Any = None,
 ) -> None:
     """Write the tree of each sentence of files as a bracketing, one per line, or as JSON.
 
     Files are plain text (of tags, for a grammar of tags), or as in training; raw text with ``split``, a tokenizer. With
-    ``viterbi``, the trees are the most probable ones instead of those with the most expected spans. With ``marginals``
-    a second column has the probabilities of the spans of the tree.
+    ``viterbi``, the trees are the most probable ones instead of those with the most expected spans. With marginals a
+    second column has the probabilities of the spans of the tree.
     """
+    from trelliswork.answers import ask
+    from trelliswork.data.tokenize import read_raw_text
     from trelliswork.models.pcfg import PCFG
 
     grammar = PCFG.load(model)
@@ -133,58 +137,42 @@ def parse_constituents(
         raise DataError(f"{model}: this grammar was trained on tags, which raw text does not have. Give it tags.")
     trees = split is None and format == FileFormat.auto and holds_trees(source)
     kind = FileFormat.text if trees or split is not None else read_format(source, format)
+    decoding = "viterbi" if decode == "viterbi" else "mbr"
 
     def work(one: Inputs, stream: TextIO) -> int:
+        objects = Objects(stream, form) if form is not None else None
+
+        def write(part: Any, sentences: list[list[str]], _: Any = None) -> None:
+            answers = ask(grammar, sentences, want, decoding=decoding)
+            if objects is not None:
+                objects.write(answers, sentences)
+                return
+            for answer in answers:
+                spans = [f"{s.start}:{s.stop}:{p:.6f}" for s, p in answer.spans or ()]
+                stream.write("\t".join([str(answer.value), *([" ".join(spans)] if want.marginals else [])]) + "\n")
+
         if trees:  # which may be on several lines
             sentences = read_as_trained(grammar, one, format)
             with naming_lines(one):
-                answer(sentences, stream)
-            return len(sentences)
-        n = 0
-        for part, may_be_empty in counted(parts_of(one, str(kind), split), one, grammar):
-            sentences = read(part, may_be_empty)
-            check_tokens(grammar, sentences, str(part), part)
-            with naming_lines(part, Layout("text", [], None) if kind == FileFormat.text and split is None else None):
-                answer(sentences, stream)
-            done_with(part, len(sentences), stream)
-            n += len(sentences)
+                write(one, sentences)
+            n = len(sentences)
+        else:
+            n = answer_parts(one, str(kind), split, grammar, read, write, stream)
+        if objects is not None:
+            objects.close()
         return n
 
-    def read(part: "Excerpt", may_be_empty: bool) -> list[list[str]]:
-        from trelliswork.data.tokenize import read_raw_text
-
+    def read(part: "Excerpt", may_be_empty: bool) -> tuple[list[list[str]], None]:
         if split is None:
-            return read_tokens(Inputs((part,), allow_empty=may_be_empty), kind, None, **reading)
-        corpus = read_raw_text(part, split=split, allow_empty=may_be_empty)
-        return [[word.lower() if reading["lower"] else word for word in s] for s in corpus.sentences(0)]
-
-    def answer(sentences: list[list[str]], stream: TextIO) -> None:
-        answers = grammar.predict(sentences, decoding="viterbi" if viterbi else "mbr") if sentences else []
-        tables: Any = (
-            grammar.predict_marginals(sentences) if sentences and (marginals or json) else [None] * len(answers)
-        )
-        for words, tree, table in zip(sentences, answers, tables, strict=True):
-            if json:
-                plain = {"words": words, "tree": str(tree), "spans": _spans(tree, table)}
-                stream.write(json_module.dumps(plain, ensure_ascii=False) + "\n")
-            elif marginals:
-                spans = " ".join(f"{s['start']}:{s['stop']}:{s['probability']:.6f}" for s in _spans(tree, table))
-                stream.write(f"{tree}\t{spans}\n")
-            else:
-                stream.write(f"{tree}\n")
+            sentences = read_tokens(Inputs((part,), allow_empty=may_be_empty), kind, None, **reading)
+        else:
+            corpus = read_raw_text(part, split=split, allow_empty=may_be_empty)
+            sentences = [[word.lower() if reading["lower"] else word for word in s] for s in corpus.sentences(0)]
+        check_tokens(grammar, sentences, str(part), part)
+        return sentences, None
 
     say_what_is_awaited(source, AWAITED["raw" if split is not None else str(kind)])
     write_outputs(source, out, work, blank_lines=None if trees else split is not None or kind != FileFormat.text)
-
-
-def _spans(tree: "Tree", table: dict[tuple[int, int], float]) -> list[dict[str, Any]]:
-    """Return the constituents of two words or more of a tree, with the probabilities of their spans."""
-    from trelliswork.data.trees import tree_spans
-
-    return [
-        {"label": label, "start": first, "stop": last + 1, "probability": table.get((first, last), 0.0)}
-        for first, last, label in tree_spans(tree)
-    ]
 
 
 def read_format(source: Inputs, format: FileFormat) -> FileFormat:

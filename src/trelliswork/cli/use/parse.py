@@ -1,6 +1,7 @@
 """``trelliswork parse``, and ``evaluate`` for parsers."""
 
 import io
+from dataclasses import replace
 from enum import StrEnum
 from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, TextIO
@@ -13,12 +14,22 @@ from trelliswork.cli.options import OutputOption, TokenizeOption, TokenizerOptio
 from trelliswork.cli.running import alone, current
 from trelliswork.cli.use.constituents import parse_constituents
 from trelliswork.cli.use.loading import check_tokenized, class_of
-from trelliswork.cli.use.parse_output import add_subtrees, parses, tag_cells, write_conllu, write_json, write_text
-from trelliswork.cli.use.parts import counted, done_with, parts_of
+from trelliswork.cli.use.output import (
+    Form,
+    FormOption,
+    Objects,
+    trees_of,
+    wanted,
+    with_option,
+    write_conllu,
+    write_trees,
+)
+from trelliswork.cli.use.parts import answer_parts
 from trelliswork.cli.use.sharing import collected, write_outputs
 from trelliswork.errors import DataError
 
 if TYPE_CHECKING:
+    from trelliswork.answers import Want
     from trelliswork.data import Corpus
     from trelliswork.data.files import Excerpt
     from trelliswork.models import DependencyParser
@@ -46,18 +57,16 @@ def parse(
         FileFormat,
         typer.Option(help="conllu, or text (one sentence per line; .txt files), which needs a parser with a tagger."),
     ] = FileFormat.auto,
-    marginals: Annotated[
-        bool,
-        typer.Option(
-            "--marginals",
-            help="Add the probability of each arc to MISC: ArcProb=0.98. Of a grammar, add those of the spans of the "
-            "tree: 0:3:0.98 (first word from 0, the one after the last, probability).",
+    with_: Annotated[
+        str | None,
+        with_option(
+            "marginals, the probability of each arc (in MISC: ArcProb=0.98), or of the spans of the tree of a grammar "
+            "(0:3:0.98: first word from 0, the one after the last, probability); subtrees, the probability that all "
+            "arcs below a word are those of the tree (SubtreeProb=0.93), and that of the tree; topk=K, the K most "
+            "probable trees."
         ),
-    ] = False,
-    topk: Annotated[
-        int | None,
-        typer.Option(min=1, help="Number of most probable trees per sentence.", show_default="minimum-risk tree"),
     ] = None,
+    output: FormOption = None,
     decode: Annotated[
         Decoding | None,
         typer.Option(
@@ -66,24 +75,8 @@ def parse(
             show_default="posterior",
         ),
     ] = None,
-    subtrees: Annotated[
-        bool,
-        typer.Option(
-            "--subtrees",
-            help="Add the probability that all arcs below a word are those of the tree to MISC: SubtreeProb=0.93; with "
-            "--json also that of the whole tree.",
-        ),
-    ] = False,
     known: Annotated[
         bool, typer.Option("--known", help="Use the heads in the file as known; _ means unknown.")
-    ] = False,
-    json: Annotated[
-        bool,
-        typer.Option(
-            "--json",
-            help="One JSON object per sentence and line: words, heads, labels, arc probabilities; of a grammar words, "
-            "tree and spans with probabilities.",
-        ),
     ] = False,
     tokenize: TokenizeOption = False,
     tokenizer: TokenizerOption = None,
@@ -91,7 +84,7 @@ def parse(
 ) -> None:
     """Parse files: CoNLL-U in, CoNLL-U out, with heads and labels replaced; by a grammar (PCFG), bracketed trees.
 
-    The default is the tree with the most expected correct arcs; --decode chooses another. --topk gives the most
+    The default is the tree with the most expected correct arcs; --decode chooses another. --with topk=K gives the most
     probable trees, each with its probability in a comment. A grammar reads text, CoNLL-U or trees as in training, and
     writes one bracketing per line, that with the most expected constituents.
 
@@ -102,24 +95,22 @@ def parse(
 
     Example: echo 'We parse words .' | trelliswork parse parser --format text
     """
+    want = wanted(with_, ("marginals", "subtrees", "topk"))
     source = Inputs.of(files, bundled, stdin=True)
     split = chosen_tokenizer(tokenize, tokenizer, format)
     if getattr(class_of(model), "constituents", False):
-        if subtrees or known or topk is not None or decode == Decoding.mbr_las:
+        if want.subtrees or want.topk or known or decode == Decoding.mbr_las:
             raise typer.BadParameter(
-                "--subtrees, --topk, --known and --decode mbr-las are for dependencies, and this model is a grammar."
+                "this model is a grammar: --with subtrees, topk=K, --known and --decode mbr-las are for dependencies."
             )
-        viterbi = decode == Decoding.viterbi
-        parse_constituents(
-            model, source, out, format=format, viterbi=viterbi, marginals=marginals, json=json, split=split
-        )
+        if output in (Form.columns, Form.conllu):
+            raise typer.BadParameter("a grammar writes bracketed trees, or JSON: choose --output jsonl or json.")
+        parse_constituents(model, source, out, format=format, decode=decode, want=want, form=output, split=split)
         return
-    if topk is not None and marginals:
-        raise typer.BadParameter("--topk prints probabilities of trees, --marginals those of arcs: choose one.")
-    if topk is not None and decode is not None:
-        raise typer.BadParameter("--topk gives the most probable trees, --decode chooses one: leave one out.")
-    if subtrees and (known or topk is not None):
-        raise typer.BadParameter("--subtrees is for one tree without known heads: leave --topk and --known out.")
+    if want.topk and decode is not None:
+        raise typer.BadParameter("--with topk=K gives the most probable trees, --decode chooses one: leave one out.")
+    if want.subtrees and (known or want.topk):
+        raise typer.BadParameter("--with subtrees is for one tree without known heads: leave topk=K and --known out.")
     parser = _load_parser(model)
     if decode == Decoding.mbr_las and parser.labels_ is None:
         raise DataError(f"{model}: --decode mbr-las needs labels, and this parser has none.")
@@ -134,55 +125,59 @@ def parse(
     elif chosen != FileFormat.conllu:
         raise DataError(f"{source}: expected a CoNLL-U or text file; use --format conllu or --format text.")
     say_what_is_awaited(source, AWAITED["raw" if split is not None else str(chosen)])
-    options = Options(chosen == FileFormat.text, known, topk, decode, marginals, subtrees, json, split)
-    work = partial(_parse_one, parser, options)
-    write_outputs(source, out, work, blank_lines=chosen != FileFormat.text or split is not None)
+    if want.subtrees:
+        want = replace(want, log_prob=True)
+    decoding = None if decode is None else decode.value
+    options = Options(parser, str(chosen), known, decoding, want, output or Form.conllu, split)
+    blank_lines = chosen != FileFormat.text or split is not None
+    write_outputs(source, out, partial(_parse_one, options), blank_lines=blank_lines)
 
 
 class Options(NamedTuple):
-    """Options of ``parse`` that concern each file."""
+    """What concerns each file: the parser, the format of the file, and options of ``parse``."""
 
-    is_text: bool
+    parser: "DependencyParser"
+    format: str
     known: bool
-    topk: int | None
-    decode: Decoding | None
-    marginals: bool
-    subtrees: bool
-    json: bool
+    decoding: str | None
+    want: "Want"
+    form: Form
     split: Any = None  # a tokenizer of raw text
 
 
-def _parse_one(parser: "DependencyParser", options: Options, source: Inputs, out: TextIO) -> int:
+def _parse_one(options: Options, source: Inputs, out: TextIO) -> int:
     """Write the trees of a file, or of a share of it, part by part; return the number of sentences."""
-    n, held = 0, None
-    parts = parts_of(source, "text" if options.is_text else "conllu", options.split)
-    for following, may_be_empty in counted(parts, source, parser):
-        part = following if held is None else held.joined(following)
-        corpus, evidence = _read_part(parser, options, part, may_be_empty)
-        held = None
+    parser = options.parser
+    objects = Objects(out, options.form) if options.form.has_objects else None
+
+    def read(part: "Excerpt", may_be_empty: bool) -> "tuple[Corpus, Any] | None":
+        corpus, evidence = _read_part(options, part, may_be_empty)
         if corpus.lines is not None and parser.tagger is None and not part.notes.get("tagged"):
             if empty_tags(corpus, columns_of(parser)) and not part.last and corpus.n_tokens < UNTAGGED:
-                held = part  # tags may follow
-                continue
+                return None  # tags may follow
             check_tags(corpus, columns_of(parser), str(part))
             part.notes["tagged"] = len(corpus) > 0
-        _parse_part(parser, options, part, corpus, evidence, out)
-        done_with(part, len(corpus), out)
-        n += len(corpus)
+        return corpus, evidence
+
+    def write(part: "Excerpt", corpus: "Corpus", evidence: Any) -> None:
+        _write_part(options, part, corpus, evidence, objects, out)
+
+    n = answer_parts(source, options.format, options.split, parser, read, write, out)
+    if objects is not None:
+        objects.close()
     return n
 
 
-def _read_part(
-    parser: "DependencyParser", options: Options, part: "Excerpt", may_be_empty: bool
-) -> "tuple[Corpus, Any]":
+def _read_part(options: Options, part: "Excerpt", may_be_empty: bool) -> "tuple[Corpus, Any]":
     """Return the sentences of a part, and the known heads."""
     from trelliswork.data import read_text
     from trelliswork.data.conllu import read_conllu, read_dependencies
     from trelliswork.data.tokenize import read_raw_text
 
+    parser = options.parser
     if options.split is not None:
         return read_raw_text(part, split=options.split, allow_empty=may_be_empty), None
-    if options.is_text:
+    if options.format == FileFormat.text:
         corpus = read_text(part, allow_empty=may_be_empty)
         check_tokenized(parser, corpus, part)
         return corpus, None
@@ -193,35 +188,38 @@ def _read_part(
     return read_conllu(part, columns=selected, keep_lines=True, allow_empty=may_be_empty), None
 
 
-def _parse_part(
-    parser: "DependencyParser", options: Options, part: "Excerpt", corpus: "Corpus", evidence: Any, out: TextIO
+def _write_part(
+    options: Options, part: "Excerpt", corpus: "Corpus", evidence: Any, objects: Objects | None, out: TextIO
 ) -> None:
     """Write the trees of a part."""
-    is_text, _, topk, decode, marginals, subtrees, json, split = options
+    from trelliswork.answers import ask
     from trelliswork.data import Corpus
+    from trelliswork.data.conllu import COLUMNS
     from trelliswork.models.parser.scoring import NoTreeError
 
-    columns, has_tagger = columns_of(parser), parser.tagger is not None
-    layout = Layout("text", [], None) if is_text and split is None else None
-    plain = Corpus(corpus.columns[: 1 if has_tagger else None], corpus.offsets)
+    parser, form = options.parser, options.form
+    plain = Corpus(corpus.columns[: 1 if parser.tagger is not None else None], corpus.offsets)
     try:
-        with naming_lines(part, layout, corpus):
-            results = list(parses(parser, plain, evidence, topk, decode or Decoding.posterior)) if len(corpus) else []
-            if subtrees:
-                add_subtrees(parser, plain, results)
+        answers = ask(parser, plain, options.want, decoding=options.decoding, known=evidence)
     except NoTreeError as error:
         at = place(corpus, int(corpus.offsets[error.sentence]), part)
         raise DataError(
             f"{at}: no tree of this parser's kind has all known heads of the sentence: mark some as unknown (_), or "
             "leave --known out."
         ) from None
-    tags = tag_cells(parser, plain, columns) if has_tagger and not json and len(corpus) else None
-    if json:
-        write_json(corpus, results, topk is not None, out)
-    elif corpus.lines is None:
-        write_text(corpus, results, tags, marginals, out)
-    else:
-        write_conllu(corpus, results, tags, marginals, out)
+    if objects is not None:
+        objects.write(answers, corpus)
+        return
+    versions = [trees_of(answer, options.want) for answer in answers]
+    if form == Form.columns:
+        write_trees(corpus, versions, out)
+        return
+    if parser.tagger is not None and answers:
+        names = [COLUMNS.index(name) for name in columns_of(parser)[1:]]
+        tags = [dict(zip(names, row, strict=True)) for row in zip(*parser.tag(plain), strict=True)]
+        for start, some in zip(corpus.offsets.tolist(), versions, strict=False):
+            some[:] = [(text, [tags[start + t] | row for t, row in enumerate(rows)]) for text, rows in some]
+    write_conllu(corpus, versions, out)
 
 
 def _format(source: Inputs, format: FileFormat) -> FileFormat:

@@ -1,18 +1,49 @@
 """Inputs of ``tag`` and ``parse`` in parts, so that these commands write while they read, in bounded memory."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
 from io import StringIO
 from typing import TYPE_CHECKING, Any, TextIO
 
+from trelliswork.cli.corpora import Layout, naming_lines
 from trelliswork.cli.inputs import Inputs
 from trelliswork.errors import DataError
 
 if TYPE_CHECKING:
     from trelliswork.data.files import Excerpt, Readable
 
+Read = Callable[["Excerpt", bool], "tuple[Any, Any] | None"]  # sentences and what is known; None: more is needed
+Write = Callable[["Excerpt", Any, Any], None]
 
-def parts_of(source: Inputs, format: str, split: Any = None) -> "Iterator[Excerpt]":
+
+def answer_parts(
+    source: Inputs, format: str, split: Any, model: Any, read: Read, write: Write, stream: TextIO
+) -> int:  # fmt: skip
+    """Read the input of a command, one file, and write its answers part by part; return the number of sentences.
+
+    ``read`` is told whether a part may be empty: an input without any sentence is an error of its reader. A model that
+    is used again is frozen.
+    """
+    n, held = 0, None
+    lines = Layout("text", [], None) if format == "text" and split is None else None
+    for k, following in enumerate(_parts_of(source, format, split)):
+        if k == 1:
+            model.freeze()
+        part = following if held is None else held.joined(following)
+        found = read(part, source.allow_empty or not part.last or part.notes.get("sentences", 0) > 0)
+        held = part if found is None else None
+        if found is None:
+            continue
+        corpus, known = found
+        with naming_lines(part, lines, corpus):
+            write(part, corpus, known)
+        part.notes["sentences"] = part.notes.get("sentences", 0) + len(corpus)
+        n += len(corpus)
+        stream.flush()  # so that readers of a pipe see what was written
+    return n
+
+
+def _parts_of(source: Inputs, format: str, split: Any = None) -> "Iterator[Excerpt]":
     """Yield the input of a command, one file or a part of the bundled corpus, in parts of whole sentences.
 
     ``format`` is a `FileFormat` but auto; with ``split``, a tokenizer, raw text.
@@ -54,23 +85,6 @@ def _whole(file: "Readable", format: str) -> "Excerpt":
         return Excerpt(file, [])
     with open_text(file) as lines:
         return Excerpt(file, list(lines))
-
-
-def counted(parts: "Iterator[Excerpt]", source: Inputs, model: Any) -> "Iterator[tuple[Excerpt, bool]]":
-    """Yield parts, each with whether it may be empty: an input without any sentence is an error of its reader.
-
-    The caller adds the sentences of each part to its ``notes``. A model that is used again is frozen.
-    """
-    for k, part in enumerate(parts):
-        if k == 1:
-            model.freeze()
-        yield part, source.allow_empty or not part.last or part.notes.get("sentences", 0) > 0
-
-
-def done_with(part: "Excerpt", n_sentences: int, stream: TextIO) -> None:
-    """Note the sentences of a part, and let readers of a pipe see what was written."""
-    part.notes["sentences"] = part.notes.get("sentences", 0) + n_sentences
-    stream.flush()
 
 
 def bundled_text(source: Inputs, format: str) -> "Excerpt":
