@@ -1,4 +1,4 @@
-"""Commands about confidence: calibrate, train --calibrate, evaluate, tag --spans and --decode, select."""
+"""Commands about confidence: calibrate, train --calibrate, evaluate, tag --with spans and --decode, select."""
 
 import json
 
@@ -75,9 +75,11 @@ def test_layers_are_calibrated_together_and_evaluated_apart(place):
     assert result["layers"]["pos"]["confidence"]["n_answers"] == result["n_tokens"]
     assert result["layers"]["pos"]["span_confidence"] is None
     assert result["layers"]["chunk"]["span_confidence"]["what"] == "spans"
-    lines = ask(place, "tag", "layers", "joint", "--spans", "--marginals").splitlines()
+    lines = ask(place, "tag", "layers", "joint", "--with", "spans,marginals").splitlines()
     assert len(lines[0].split()) == 3 + 2 + 2 + 2
-    row = json.loads(ask(place, "tag", "layers", "joint", "--spans", "--json").splitlines()[0])
+    row = json.loads(
+        ask(place, "tag", "layers", "joint", "--with", "marginals,spans", "--output", "jsonl").splitlines()[0]
+    )
     assert list(row["spans"]) == ["chunk"]
     assert 0 <= row["probability"] <= 1
 
@@ -133,7 +135,7 @@ def test_tag_writes_spans(place):
     model = load(place / "chunker")
     sentences = [list(s.words) for s in DEV]
     found = model.predict_spans(sentences)
-    lines = ask(place, "tag", "chunker", "chunks", "--spans", "--marginals").splitlines()
+    lines = ask(place, "tag", "chunker", "chunks", "--with", "spans,marginals").splitlines()
     cells = [line.split()[4] for line in lines if line]
     starts = {}
     at = 0
@@ -142,7 +144,12 @@ def test_tag_writes_spans(place):
             starts[at + span.start] = f"{span.type}:{span.stop - span.start}:{p:.6f}"
         at += len(words)
     assert cells == [starts.get(k, "_") for k in range(at)]
-    rows = [json.loads(line) for line in ask(place, "tag", "chunker", "chunks", "--spans", "--json").splitlines()]
+    rows = [
+        json.loads(line)
+        for line in ask(
+            place, "tag", "chunker", "chunks", "--with", "marginals,spans", "--output", "jsonl"
+        ).splitlines()
+    ]
     assert [[s["probability"] for s in row["spans"]] for row in rows] == [[p for _, p in row] for row in found]
     best = model.predict_topk(sentences, 1)
     assert [row["probability"] for row in rows] == pytest.approx([row[0][1] for row in best], rel=1e-4)
@@ -177,7 +184,10 @@ def test_places_of_spans_in_raw_text(place):
     text = "The cat saw the dog .\n\n  A man  found it .\n"
     (place / "raw.txt").write_text(text)
     rows = [
-        json.loads(r) for r in ask(place, "tag", "chunker", "raw.txt", "--tokenize", "--spans", "--json").splitlines()
+        json.loads(r)
+        for r in ask(
+            place, "tag", "chunker", "raw.txt", "--tokenize", "--with", "marginals,spans", "--output", "jsonl"
+        ).splitlines()
     ]
     assert [row["offset"] for row in rows] == [0, text.index("A man")]
     for row in rows:
@@ -192,7 +202,11 @@ def test_places_of_spans_in_raw_text(place):
 def test_known_labels_are_a_condition_of_the_probability_of_a_labeling(place):
     known = (place / "chunks").read_text()
     (place / "known").write_text(known.replace("B-PRT", "_"))
-    row = json.loads(ask(place, "tag", "chunker", "known", "--known", "1", "--json").splitlines()[0])
+    row = json.loads(
+        ask(place, "tag", "chunker", "known", "--known", "1", "--with", "marginals", "--output", "jsonl").splitlines()[
+            0
+        ]
+    )
     assert row["probability"] == pytest.approx(1, abs=1e-5)  # all labels are known
 
 
@@ -219,11 +233,13 @@ def test_parse_writes_the_probabilities_of_subtrees(place):
     parser = load(place / "DependencyParser")
     parser.input_ = {"columns": ["form", "xpos"]}
     parser.save(place / "parser")
-    row = json.loads(ask(place, "parse", "parser", "dev.conllu", "--subtrees", "--json").splitlines()[0])
+    row = json.loads(
+        ask(place, "parse", "parser", "dev.conllu", "--with", "marginals,subtrees", "--output", "jsonl").splitlines()[0]
+    )
     below = row["subtree_probabilities"][row["heads"].index(0)]
     assert below == pytest.approx(row["probability"], rel=1e-4, abs=1e-9)  # the root has the whole tree below it
-    text = ask(place, "parse", "parser", "dev.conllu", "--subtrees", "--marginals")
-    again = ask(place, "parse", "parser", "-", "--subtrees", "--marginals", input=text)
+    text = ask(place, "parse", "parser", "dev.conllu", "--with", "subtrees,marginals")
+    again = ask(place, "parse", "parser", "-", "--with", "subtrees,marginals", input=text)
     assert again == text  # an earlier result is replaced
     misc = [line.split("\t")[9] for line in text.splitlines() if line[:1].isdigit()]
     assert all(cell.count("ArcProb=") == cell.count("SubtreeProb=") == 1 for cell in misc)
@@ -234,10 +250,18 @@ def test_parse_writes_the_probabilities_of_subtrees(place):
     [
         (["evaluate", "tagger", "tags", "--decode", "mbr-las"], 2, "for parsers"),
         (["evaluate", "KneserNey", "tags", "--decode", "viterbi"], 2, "perplexity"),
-        (["tag", "tagger", "tags", "--spans"], 1, "BIO or BIOES"),
+        (["tag", "tagger", "tags", "--with", "spans"], 1, "BIO or BIOES"),
         (["tag", "tagger", "tags", "--decode", "mbr-span"], 1, "BIO or BIOES"),
-        (["tag", "chunker", "chunks", "--spans", "--topk", "2"], 2, "--topk"),
-        (["parse", "parser", "dev.conllu", "--subtrees", "--topk", "2"], 2, "--topk"),
+        (["tag", "chunker", "chunks", "--decode", "posterior", "--with", "topk=2"], 2, "leave --decode"),
+        (["tag", "chunker", "chunks", "--with", "marginals,subtrees"], 2, "got 'subtrees'"),
+        (["tag", "chunker", "chunks", "--with", "topk"], 2, "got 'topk'"),
+        (["tag", "chunker", "chunks", "--with", "topk=0"], 2, "got 'topk=0'"),
+        (["tag", "chunker", "chunks", "--with", "spans=2"], 2, "got 'spans=2'"),
+        (["tag", "chunker", "chunks", "--with", "spans,spans"], 2, "each once"),
+        (["tag", "chunker", "chunks", "--with", ""], 2, "got ''"),
+        (["tag", "chunker", "chunks", "--output", "xml"], 2, "xml"),
+        (["parse", "PCFG", "dev.conllu", "--output", "conllu"], 2, "bracketed trees"),
+        (["parse", "parser", "dev.conllu", "--with", "subtrees,topk=2"], 2, "for one tree"),
         (["calibrate", "KneserNey", "tags"], 1, "marginals to calibrate"),
         (["calibrate", "tagger", "missing"], 1, "missing"),
         (["calibrate", "tagger", "tags", "--method", "platt"], 2, "platt"),

@@ -20,8 +20,8 @@ from tests.commands import COMMAND, run, run_process
 from trelliswork.cli import app
 
 COLOR = re.compile(r"\x1b\[[0-9;]*3[0-7][0-9;]*m")  # text color; bold does not count
-# These print no results: they print data, or show a page in the browser.
-WITHOUT_JSON = {"data bundled", "explore", "serve"}
+# These print no results: they print data, in a form that --output names, or show a page in the browser.
+WITHOUT_JSON = {"data bundled", "explore", "serve", "tag", "parse"}
 
 
 def walk(command: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Any]]:
@@ -110,7 +110,7 @@ def test_shell_completion():
 
     assert {"train", "tag"} <= completed("trelliswork t")
     assert {"hmm", "hmm-lm"} == completed("trelliswork train h")
-    assert "--marginals" in completed("trelliswork tag --m")
+    assert "--min-probability" in completed("trelliswork tag --m")
     assert {"columns", "conllu"} <= completed("trelliswork data bundled --format co")
 
 
@@ -160,20 +160,26 @@ def test_tags_as_json(tmp_path):
     text.write_text("They saw her duck .\nThe dog runs .\n")
     assert run("train", "hmm", "--bundled", "--out", str(tmp_path / "hmm")).returncode == 0
 
-    def tag(*more: str) -> subprocess.CompletedProcess:
-        return run("tag", str(tmp_path / "hmm"), str(text), "--format", "text", "--json", *more)
+    def tag(parts: str, form: str = "jsonl") -> str:
+        done = run("tag", str(tmp_path / "hmm"), str(text), "--format", "text", "--with", parts, "--output", form)
+        assert done.returncode == 0, done.stderr
+        return done.stdout
 
-    rows = [json.loads(line) for line in tag().stdout.splitlines()]
+    rows = [json.loads(line) for line in tag("marginals").splitlines()]
     assert [row["words"] for row in rows] == [["They", "saw", "her", "duck", "."], ["The", "dog", "runs", "."]]
     for row in rows:
         assert len(row["labels"]) == len(row["probabilities"]) == len(row["words"])
         assert all(0 < p <= 1 for p in row["probabilities"])
-    best = json.loads(tag("--topk", "3").stdout.splitlines()[0])
+    best = json.loads(tag("topk=3").splitlines()[0])
     probabilities = [one["probability"] for one in best["labelings"]]
     assert len(probabilities) == 3
     assert probabilities == sorted(probabilities, reverse=True)
     assert best["labelings"][0]["labels"] == rows[0]["labels"]
-    assert tag("--marginals").stdout == tag().stdout  # which has them
+    assert best["labels"] == rows[0]["labels"]
+    assert "probabilities" not in best
+    assert json.loads(tag("marginals", "json")) == rows
+    both = json.loads(tag("topk=2,marginals").splitlines()[1])
+    assert {**rows[1], "labelings": both["labelings"]} == both
 
 
 def test_layers_as_json(tmp_path):
@@ -186,7 +192,11 @@ def test_layers_as_json(tmp_path):
     model.save(tmp_path / "joint")
     text = tmp_path / "text.txt"
     text.write_text("They saw her duck .\n")
-    row = json.loads(run("tag", str(tmp_path / "joint"), str(text), "--format", "text", "--json").stdout)
+    row = json.loads(
+        run(
+            "tag", str(tmp_path / "joint"), str(text), "--format", "text", "--with", "marginals", "--output", "jsonl"
+        ).stdout
+    )
     assert set(row) == {"words", "labels", "probabilities", "probability"}
     assert {name: len(labels) for name, labels in row["labels"].items()} == {"pos": 5, "chunk": 5}
     assert all(0 < p <= 1 for layer in row["probabilities"].values() for p in layer)

@@ -69,7 +69,7 @@ def test_evaluate_and_tag_agree(files, chunker):
     report = json.loads(run("evaluate", str(chunker), str(files / "test.txt"), "--json").stdout)
     assert report["accuracy"] > 0.99
     assert report["chunks"]["f1"] > 0.98
-    tagged = run("tag", str(chunker), str(files / "test.txt"), "--marginals").stdout
+    tagged = run("tag", str(chunker), str(files / "test.txt"), "--with", "marginals").stdout
     rows = [line.split() for line in tagged.splitlines() if line]
     assert sum(row[2] == row[3] for row in rows) / len(rows) == pytest.approx(report["accuracy"])
     assert all(0 < float(row[4]) <= 1 for row in rows)
@@ -158,7 +158,7 @@ def test_text_from_a_pipe_and_gzip(files, tagger):
 
 def test_topk_columns_are_distinct_and_sorted(files, chunker):
     text = "\n".join((files / "test.txt").read_text().split("\n\n")[0].splitlines()) + "\n"
-    tagged = run("tag", str(chunker), "--topk", "3", input=text)
+    tagged = run("tag", str(chunker), "--with", "topk=3", input=text)
     assert tagged.returncode == 0, tagged.stderr
     rows = [line.split()[3:] for line in tagged.stdout.splitlines() if line]
     labelings = list(zip(*rows, strict=True))[:3]

@@ -37,7 +37,7 @@ def test_evaluate_and_tag_agree(folder, joint):
     assert report["layers"]["chunk"]["chunks"]["f1"] > 0.7
     text = run("data", "bundled", "--split", "test", "--format", "columns").stdout
     (folder / "test.txt").write_text(text)
-    tagged = run("tag", str(joint), str(folder / "test.txt"), "--marginals").stdout
+    tagged = run("tag", str(joint), str(folder / "test.txt"), "--with", "marginals").stdout
     rows = [line.split() for line in tagged.splitlines() if line]
     accuracy = sum(row[1] == row[3] and row[2] == row[4] for row in rows) / len(rows)
     assert accuracy == pytest.approx(report["joint_accuracy"])
@@ -102,7 +102,7 @@ def test_error_messages(folder, joint, tmp_path):
         (("train", "factorial-crf", str(folder / "train.txt"), "--label", "1"), 1, "a column for each of the layers"),
         (("train", "factorial-crf", str(tmp_path / "x.raw")), 1, "layers of labels need a column or CoNLL-U file"),
         (("train", "factorial-crf", str(folder / "train.txt"), "--label", "1,7"), 1, "no column 7"),
-        (("tag", str(joint), "--topk", "3", str(folder / "train.txt")), 2, "--topk needs a model with one layer"),
+        (("tag", str(joint), "--with", "topk=3", str(folder / "train.txt")), 2, "needs a model with one layer"),
         (("tag", str(joint), "--beam", "size=3", str(folder / "train.txt")), 2, "has no beam"),
     )
     for command, code, message in cases:

@@ -87,8 +87,8 @@ def test_training_on_several_files(folder, tmp_path, command, ending, options):
 
 OUTPUTS = [
     (["tag", "crf"], "txt", []),
-    (["tag", "crf", "--marginals"], "txt", []),
-    (["tag", "tagger", "--json"], "text", ["--format", "text"]),
+    (["tag", "crf", "--with", "marginals"], "txt", []),
+    (["tag", "tagger", "--with", "marginals", "--output", "jsonl"], "text", ["--format", "text"]),
     (["tag", "hmm"], "text", []),
     (["parse", "parser"], "conllu", []),
 ]

@@ -179,13 +179,13 @@ def test_the_mrf_tagger_tags(folder, tagger):
     report = json.loads(run("evaluate", tagger, "--bundled", "--json").stdout)
     assert report["accuracy"] > 0.85
     assert report["unknown_accuracy"] > 0.6
-    tagged = run("tag", tagger, "--format", "text", "--marginals", input="They saw her duck .\n").stdout
+    tagged = run("tag", tagger, "--format", "text", "--with", "marginals", input="They saw her duck .\n").stdout
     rows = [line.split("\t") for line in tagged.splitlines() if line]
     assert [row[0] for row in rows] == ["They", "saw", "her", "duck", "."]
     assert all(0 < float(row[2]) <= 1 for row in rows)
     known = run("tag", tagger, "--known", "1", input="They _\nsaw _\nher PRP\nduck VB\n").stdout
     assert [line.split()[-1] for line in known.splitlines() if line][2:] == ["PRP", "VB"]
-    assert run("tag", tagger, "--topk", "2", "--format", "text", input="They saw .\n").stdout.count("\t") == 9
+    assert run("tag", tagger, "--with", "topk=2", "--format", "text", input="They saw .\n").stdout.count("\t") == 9
     wrong = run("tag", tagger, "--known", "1", input="They XYZ\n")
     assert wrong.returncode == 1
     assert "no such label" in wrong.stderr

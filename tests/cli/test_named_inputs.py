@@ -83,7 +83,7 @@ def test_parts_of_the_bundled_corpus_are_files_of_every_command(tagger, tmp_path
     for words in (
         ("score", tagger, "bundled:dev"),
         ("tag", tagger, "bundled:dev"),
-        ("tag", tagger, "--bundled", "--format", "conllu", "--json"),
+        ("tag", tagger, "--bundled", "--format", "conllu", "--with", "marginals", "--output", "jsonl"),
         ("tag", tagger, "--bundled", "--tokenize"),
         ("select", tagger, "bundled:dev", "-n", 2),
         ("data", "count", "bundled:dev", "--quiet", "--out", "counts"),

@@ -67,7 +67,7 @@ def test_parse_and_evaluate_agree(folder, parser):
     assert report["uas"] > 0.75
     assert report["las"] > 0.65
     assert report["calibration"]
-    parsed = run("parse", str(parser), file, "--marginals").stdout
+    parsed = run("parse", str(parser), file, "--with", "marginals").stdout
     gold = words((folder / "test.conllu").read_text())
     predicted = words(parsed)
     correct = [a[6] == b[6] for a, b in zip(gold, predicted, strict=True)]
@@ -84,19 +84,20 @@ def test_parse_and_evaluate_agree(folder, parser):
 def test_k_best_trees_and_known_heads(folder, parser):
     file = folder / "one.conllu"
     file.write_text("# a comment\n1\tIt\t_\tPRON\tPRP\t_\t_\t_\t_\tX=y\n2\trains\t_\tVERB\tVBZ\t_\t_\t_\t_\t_\n")
-    several = ask("parse", str(parser), str(file), "--topk", "5")
+    several = ask("parse", str(parser), str(file), "--with", "topk=5")
     assert several.stdout.count("# a comment") == 2  # all trees of two words with one root
     probabilities = [float(line.split("=")[1]) for line in several.stdout.splitlines() if "tree_prob" in line]
     assert sum(probabilities) == pytest.approx(1, abs=1e-4)
     file.write_text(file.read_text().replace("\tVBZ\t_\t_", "\tVBZ\t_\t1"))
-    given = words(ask("parse", str(parser), str(file), "--known", "--marginals").stdout)
+    given = words(ask("parse", str(parser), str(file), "--known", "--with", "marginals").stdout)
     assert [row[6] for row in given] == ["0", "1"]
     assert given[0][9] == "X=y|ArcProb=1.0000"
-    for k in ("1", "2"):
-        assert ask("parse", str(parser), str(file), "--topk", k, "--marginals").exit_code == 2
+    marked = words(ask("parse", str(parser), str(file), "--with", "topk=2,marginals").stdout)
+    first, second = (float(row[9].removeprefix("X=y|ArcProb=")) for row in (marked[0], marked[2]))
+    assert first + second == pytest.approx(1, abs=2e-4)  # the two heads that the first word can have
     (best,) = [
         float(line.split("=")[1])
-        for line in ask("parse", str(parser), str(file), "--topk", "1").stdout.splitlines()
+        for line in ask("parse", str(parser), str(file), "--with", "topk=1").stdout.splitlines()
         if "tree_prob" in line
     ]
     assert best == max(probabilities)
@@ -107,9 +108,9 @@ def test_ways_to_choose_a_tree(folder, parser):
     trees = {name: run("parse", str(parser), file, "--decode", name).stdout for name in ("posterior", "mbr-las")}
     assert trees["posterior"] == run("parse", str(parser), file).stdout
     assert len(words(trees["mbr-las"])) == len(words(trees["posterior"]))
-    best = [row[6] for row in words(run("parse", str(parser), file, "--topk", "1").stdout)]
+    best = [row[6] for row in words(run("parse", str(parser), file, "--with", "topk=1").stdout)]
     assert [row[6] for row in words(run("parse", str(parser), file, "--decode", "viterbi").stdout)] == best
-    failed = ask("parse", str(parser), file, "--decode", "viterbi", "--topk", "2")
+    failed = ask("parse", str(parser), file, "--decode", "viterbi", "--with", "topk=2")
     assert failed.exit_code == 2
     assert "leave one out" in failed.stderr
 
@@ -130,10 +131,10 @@ def test_feats_replace_an_empty_xpos_column(folder, tmp_path):
 def test_parsing_the_output_of_parse(folder, parser):
     """Additions of an earlier parse are dropped, sentence ids remain unique, and comments stay in place."""
     text = "# newdoc\n\n# sent_id = a1\n1\tIt\t_\tPRON\tPRP\t_\t_\t_\t_\tX=y\n2\trains\t_\tVERB\tVBZ\t_\t_\t_\t_\t_\n\n"
-    several = ask("parse", str(parser), "--topk", "2", input=text).stdout
+    several = ask("parse", str(parser), "--with", "topk=2", input=text).stdout
     assert several.startswith("# newdoc\n\n# tree_prob")
     assert [line for line in several.splitlines() if "sent_id" in line] == ["# sent_id = a1", "# sent_id = a1-tree2"]
-    marked = ask("parse", str(parser), "--marginals", input=several).stdout
+    marked = ask("parse", str(parser), "--with", "marginals", input=several).stdout
     assert "tree_prob" not in marked
     assert marked.count("ArcProb") == 4
     plain = ask("parse", str(parser), input=marked).stdout
@@ -148,21 +149,32 @@ def test_parsing_the_output_of_parse(folder, parser):
 
 def test_json(folder, parser, with_tagger):
     file = str(folder / "test.conllu")
-    rows = [json.loads(line) for line in ask("parse", str(parser), file, "--json").stdout.splitlines()]
+    rows = [
+        json.loads(line)
+        for line in ask("parse", str(parser), file, "--with", "marginals", "--output", "jsonl").stdout.splitlines()
+    ]
     cells = words(ask("parse", str(parser), file).stdout)
     assert [w for row in rows for w in row["words"]] == [row[1] for row in cells]
     assert [h for row in rows for h in row["heads"]] == [int(row[6]) for row in cells]
     assert [name for row in rows for name in row["labels"]] == [row[7] for row in cells]
-    assert all(0 < p <= 1 for row in rows for p in row["arc_probabilities"])
+    assert all(0 < p <= 1 for row in rows for p in row["probabilities"])
     text = folder / "some.txt"
     text.write_text("The dog runs .\n")
-    (best,) = ask("parse", str(with_tagger), str(text), "--json", "--topk", "2").stdout.splitlines()
+    (best,) = ask("parse", str(with_tagger), str(text), "--with", "topk=2", "--output", "jsonl").stdout.splitlines()
     trees = json.loads(best)["trees"]
     assert len(trees) == 2
     assert trees[0]["probability"] > trees[1]["probability"]
     assert len(trees[0]["heads"]) == len(trees[0]["labels"]) == 4
-    same = (ask("parse", str(parser), file, "--json", *more).stdout for more in ((), ("--marginals",)))
-    assert len(set(same)) == 1  # --json has all probabilities
+    array = json.loads(ask("parse", str(parser), file, "--with", "marginals", "--output", "json").stdout)
+    assert array == rows
+    simple = [json.loads(line) for line in ask("parse", str(parser), file, "--output", "jsonl").stdout.splitlines()]
+    assert simple[0].keys() == {"words", "heads", "labels"}
+    table = ask("parse", str(parser), file, "--output", "columns", "--with", "marginals").stdout
+    lines = [line.split("\t") for line in table.splitlines() if line]
+    assert [line[:3] for line in lines] == [[row[1], row[6], row[7]] for row in cells]
+    assert [float(line[3]) for line in lines] == pytest.approx(
+        [p for row in rows for p in row["probabilities"]], abs=1e-4
+    )
 
 
 def test_plain_text_with_a_tagger(folder, parser, with_tagger):

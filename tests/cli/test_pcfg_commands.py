@@ -6,8 +6,6 @@ import pytest
 from typer.testing import CliRunner
 
 from trelliswork.cli import app
-from trelliswork.cli.inputs import Inputs
-from trelliswork.cli.use.constituents import parse_constituents
 from trelliswork.data import Tree, bundled
 
 runner = CliRunner()
@@ -34,13 +32,12 @@ def folder(tmp_path_factory):
     return path
 
 
-def test_parse_writes_one_bracketing_per_line(folder, capsys):
-    parse_constituents(str(folder / "words"), Inputs((str(folder / "some.txt"),)), str(folder / "out.trees"))
+def test_parse_writes_one_bracketing_per_line(folder):
+    run("parse", str(folder / "words"), str(folder / "some.txt"), "--out", str(folder / "out.trees"))
     lines = (folder / "out.trees").read_text().splitlines()
     words = (folder / "some.txt").read_text().lower().splitlines()
     assert [" ".join(Tree.parse(line).leaves()) for line in lines] == words
-    parse_constituents(str(folder / "tags"), Inputs((str(folder / "some.mrg"),)), viterbi=True)
-    printed = capsys.readouterr().out.splitlines()
+    printed = run("parse", str(folder / "tags"), str(folder / "some.mrg"), "--decode", "viterbi").stdout.splitlines()
     assert len(printed) == len(lines)
     assert Tree.parse(printed[0]).leaves()[-1].isupper()
 

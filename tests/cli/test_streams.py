@@ -67,19 +67,24 @@ def save(folder, name):
 
 
 CASES = [
-    ("tag", "chunker", "odd.columns", ["--spans", "--marginals"]),
-    ("tag", "hmm", "all.columns", ["--topk", "3"]),
-    ("tag", "hmm", "all.columns", ["--known", "1", "--json"]),
+    ("tag", "chunker", "odd.columns", ["--with", "spans,marginals"]),
+    ("tag", "hmm", "all.columns", ["--with", "topk=3"]),
+    ("tag", "hmm", "all.columns", ["--known", "1", "--with", "marginals", "--output", "jsonl"]),
     ("tag", "hmm", "odd.conllu", ["--format", "conllu"]),
-    ("tag", "hmm", "all.txt", ["--format", "text", "--marginals"]),
-    ("tag", "chunker", "raw.txt", ["--tokenize", "--json", "--spans"]),
+    ("tag", "hmm", "all.txt", ["--format", "text", "--with", "marginals"]),
+    ("tag", "chunker", "raw.txt", ["--tokenize", "--with", "marginals,spans", "--output", "jsonl"]),
+    ("tag", "chunker", "raw.txt", ["--tokenize", "--with", "spans", "--output", "conllu"]),
+    ("tag", "hmm", "all.columns", ["--output", "json"]),
+    ("tag", "hmm", "odd.conllu", ["--format", "conllu", "--output", "columns", "--with", "marginals"]),
+    ("parse", "with_tagger", "raw.txt", ["--tokenize", "--output", "columns", "--with", "subtrees,marginals"]),
+    ("parse", "grammar", "all.txt", ["--output", "json"]),
     ("tag", "hmm", "raw.txt", ["--tokenize"]),
-    ("tag", "layers", "all.columns", ["--json"]),
-    ("tag", "ready", "all.crfsuite", ["--marginals"]),
-    ("parse", "parser", "odd.conllu", ["--marginals"]),
-    ("parse", "parser", "all.conllu", ["--known", "--json"]),
-    ("parse", "parser", "odd.conllu", ["--topk", "2"]),
-    ("parse", "with_tagger", "all.txt", ["--subtrees"]),
+    ("tag", "layers", "all.columns", ["--with", "marginals", "--output", "jsonl"]),
+    ("tag", "ready", "all.crfsuite", ["--with", "marginals"]),
+    ("parse", "parser", "odd.conllu", ["--with", "marginals"]),
+    ("parse", "parser", "all.conllu", ["--known", "--with", "marginals", "--output", "jsonl"]),
+    ("parse", "parser", "odd.conllu", ["--with", "topk=2"]),
+    ("parse", "with_tagger", "all.txt", ["--with", "subtrees"]),
     ("parse", "with_tagger", "raw.txt", ["--tokenize"]),
     ("parse", "grammar", "all.txt", []),
     ("parse", "grammar", "all.conllu", []),
@@ -169,23 +174,26 @@ def test_a_grammar_is_recognized(folder):
     trees = run("parse", grammar, "--format", "text", input=text).stdout
     assert trees == run("parse", grammar, "--format", "text", input=text).stdout
     rows = [
-        json.loads(line) for line in run("parse", grammar, "--format", "text", "--json", input=text).stdout.splitlines()
+        json.loads(line)
+        for line in run(
+            "parse", grammar, "--format", "text", "--with", "marginals", "--output", "jsonl", input=text
+        ).stdout.splitlines()
     ]
     assert [row["tree"] for row in rows] == trees.splitlines()
     assert [row["words"] for row in rows] == WORDS[:5]
     for row in rows:
-        assert (row["spans"][0]["start"], row["spans"][0]["stop"]) == (0, len(row["words"]))
+        assert row["spans"][0]["tokens"] == [0, len(row["words"])]
         assert row["spans"][0]["probability"] == pytest.approx(1)
         assert len(row["spans"]) == len(row["words"]) - 1
         assert all(0 < span["probability"] <= 1 for span in row["spans"])
-    marked = run("parse", grammar, "--format", "text", "--marginals", input=text).stdout.splitlines()
+    marked = run("parse", grammar, "--format", "text", "--with", "marginals", input=text).stdout.splitlines()
     assert [line.split("\t")[0] for line in marked] == trees.splitlines()
     assert marked[0].split("\t")[1].split()[0] == f"0:{len(WORDS[0])}:1.000000"
     raw = run("parse", grammar, "--tokenize", input=RAW)
     assert raw.stdout.count("\n") == 80
     assert run("parse", grammar, "--decode", "viterbi", "--format", "text", input=text).stdout.count("\n") == 5
-    assert run("parse", grammar, "--topk", 2, input=text).returncode == 2
-    assert run("parse", grammar, "--bundled", "--json").stdout.count("\n") == 500
+    assert run("parse", grammar, "--with", "topk=2", input=text).returncode == 2
+    assert run("parse", grammar, "--bundled", "--with", "marginals", "--output", "jsonl").stdout.count("\n") == 500
     done = run("parse", save(folder, "hmm"), input=text)
     assert (done.returncode, "expected a parser" in done.stderr) == (1, True)
 
@@ -198,7 +206,7 @@ def started(*words, stdin, **options):
 @pytest.mark.programs
 def test_a_pipe_gets_answers_before_it_asks_again(folder):
     """One sentence in, one out: the next is written when the answer to the one before was read."""
-    words = ["tag", save(folder, "hmm"), "--format", "text", "--json"]
+    words = ["tag", save(folder, "hmm"), "--format", "text", "--with", "marginals", "--output", "jsonl"]
     with started(*words, stdin=subprocess.PIPE, text=True, bufsize=1) as child:
         for words in WORDS[:5]:
             child.stdin.write(" ".join(words) + "\n")
@@ -237,3 +245,37 @@ def test_endless_input(folder, options):
     assert used[1] < used[0] + 20
     assert used[1] < 400
     assert feed.returncode != 0
+
+
+def test_every_form_has_the_same_labels(folder):
+    tagger, labels = save(folder, "layers"), {}
+    done = run("tag", tagger, folder / "all.columns", "--output", "conllu")
+    assert done.returncode == 1
+    assert "have no CoNLL-U columns" in done.stderr
+    tagger = save(folder, "hmm")
+    for file, *options in (("all.columns",), ("all.conllu", "--format", "conllu"), ("all.txt", "--format", "text")):
+        for form in ("columns", "conllu", "jsonl", "json"):
+            text = run("tag", tagger, folder / file, *options, "--output", form).stdout
+            if form == "jsonl":
+                found = [label for line in text.splitlines() for label in json.loads(line)["labels"]]
+            elif form == "json":
+                found = [label for row in json.loads(text) for label in row["labels"]]
+            else:
+                rows = [line.split() for line in text.splitlines() if line and line[0] != "#"]
+                found = [row[3] if form == "conllu" else row[-1] for row in rows]
+            labels[file, form] = found
+    assert len(set(map(tuple, labels.values()))) == 1
+    assert labels["all.txt", "json"]
+    ready = run("tag", save(folder, "ready"), folder / "all.crfsuite", "--output", "conllu")
+    assert ready.returncode == 2
+    assert "needs words" in ready.stderr
+
+
+def test_an_array_without_sentences_is_empty(folder, tmp_path):
+    (tmp_path / "a.txt").write_text("\n")
+    (tmp_path / "b.txt").write_text("They saw her .\n")
+    out = tmp_path / "out"
+    words = ("tag", save(folder, "hmm"), tmp_path / "a.txt", tmp_path / "b.txt", "--format", "text", "--output", "json")
+    assert run(*words, "--out", out).returncode == 0
+    assert json.loads((out / "a.txt").read_text()) == []
+    assert len(json.loads((out / "b.txt").read_text())) == 1

@@ -97,7 +97,9 @@ def test_tag_keeps_the_places_of_tokens(models):
         assert TEXT[start:stop] == row[0]
     answers = [
         json.loads(line)
-        for line in run("tag", models / "tagger", "--tokenize", "--json", input=TEXT).stdout.splitlines()
+        for line in run(
+            "tag", models / "tagger", "--tokenize", "--with", "marginals", "--output", "jsonl", input=TEXT
+        ).stdout.splitlines()
     ]
     assert answers[0]["text"] == "The dog doesn't bark."
     assert [TEXT[a:b] for a, b in answers[1]["places"]] == answers[1]["words"]
@@ -105,7 +107,7 @@ def test_tag_keeps_the_places_of_tokens(models):
 
 
 def test_parse_writes_spaces_and_places(models, tmp_path):
-    done = run("parse", models / "parser", "--tokenize", "--marginals", input=TEXT)
+    done = run("parse", models / "parser", "--tokenize", "--with", "marginals", input=TEXT)
     assert done.returncode == 0, done.stderr
     (tmp_path / "out.conllu").write_text(done.stdout)
     corpus = read_conllu(tmp_path / "out.conllu", columns=["form", "misc"])
@@ -118,7 +120,11 @@ def test_parse_writes_spaces_and_places(models, tmp_path):
         start, stop = map(int, fields["TokenRange"].split(":"))
         assert TEXT[start:stop] == form
     assert text == "The dog doesn't bark. They left! "
-    answer = json.loads(run("parse", models / "parser", "--tokenize", "--json", input=TEXT).stdout.splitlines()[0])
+    answer = json.loads(
+        run(
+            "parse", models / "parser", "--tokenize", "--with", "marginals", "--output", "jsonl", input=TEXT
+        ).stdout.splitlines()[0]
+    )
     assert answer["places"][2:4] == [[8, 12], [12, 15]]
 
 

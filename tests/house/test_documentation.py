@@ -261,7 +261,7 @@ def test_the_page_of_commands_is_complete():
     for name in ("tag", "train crf", "data bundled"):
         assert re.search(rf"^##+ {name}$", page, re.MULTILINE), name
     assert "| `--threads` N |" not in page.split("## tag")[0]
-    assert "`--topk` N" in page
+    assert "`--limit` N" in page
     assert "`--algorithm` lbfgs sgd perceptron |" in page
     assert "Ctrl-C stops after the current iteration" in page.split("### train crf")[1].split("###")[0]
 

@@ -132,7 +132,7 @@ def demo(
         print(json_module.dumps(figures))
         return
     console.print(f"Page with all plots: {file}")
-    command = f"echo 'They saw her duck.' | trelliswork tag {folder / 'tagger'} --tokenize --marginals"
+    command = f"echo 'They saw her duck.' | trelliswork tag {folder / 'tagger'} --tokenize --with marginals"
     console.print(f"Tag a sentence: {command}", soft_wrap=True)
 
 
