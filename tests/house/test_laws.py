@@ -9,7 +9,7 @@ from tests.house.test_architecture import MODULES, SOURCE, name_of, tree_of
 FACES = ("cli", "serve", "explore", "report", "integrations")
 ASKING = ("posterior", "fill")  # and predict, predict_marginals, ...
 STILL_ASKING = {  # to be removed, file by file
-    "cli/demo.py", "cli/use/evaluate.py", "cli/use/language_model.py", "explore/parsing.py", "explore/tagging.py",
+    "cli/use/evaluate.py", "cli/use/language_model.py", "explore/parsing.py", "explore/tagging.py",
     "explore/text.py", "integrations/scorers.py", "integrations/selection.py", "integrations/spacy_components.py",
     "report/language_models.py", "report/parsing.py", "report/taggers.py", "serve/abilities.py",
 }  # fmt: skip
@@ -28,4 +28,4 @@ def test_faces_get_their_answers_from_one_module(room):
     paths = [path for path in MODULES if path.relative_to(SOURCE).parts[0] == room]
     found = {name_of(path): asks_models(path) for path in paths}
     asking = {name for name, methods in found.items() if methods}
-    assert asking == {name for name in STILL_ASKING if name.startswith(f"{room}/")}, found
+    assert asking <= STILL_ASKING, {name: found[name] for name in asking - STILL_ASKING}

@@ -144,9 +144,8 @@ def tag(
                     objects.write(answers, corpus)
                     return
                 if form is None and want.spans:
-                    write_spans(
-                        corpus, [answer.spans for answer in answers], stream, header=not part.notes.get("sentences")
-                    )
+                    found = [[one for layer in a.layers().values() for one in layer.spans or ()] for a in answers]
+                    write_spans(corpus, found, stream, header=not part.notes.get("sentences"))
                     return
                 columns = _columns(answers, want)
             write_tagged(corpus, kind, form, layout, columns, stream, part.notes)
