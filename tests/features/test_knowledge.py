@@ -3,6 +3,7 @@
 import gzip
 import json
 import struct
+import zlib
 
 import numpy as np
 import pytest
@@ -77,12 +78,16 @@ def test_saved_models_need_no_other_file(tmp_path, features, hash_bits):
     assert again.predict([]) == []
 
 
-def test_clusters_of_older_models():
-    plain = {"words": ["a", "b"], "paths": ["0", "10"], "of": [1, 0]}
-    assert Knowledge.from_state({"clusters": plain}, {}).clusters.paths_ == {"a": "10", "b": "0"}
+def test_damaged_clusters_are_refused():
+    def packed(numbers):
+        plain = {"words": ["a", "b"], "paths": ["0", "10"], "of": numbers}
+        return {"clusters": np.frombuffer(zlib.compress(json.dumps(plain).encode()), np.uint8)}
+
+    stored = {"clusters": {"n_clusters": 2}}
+    assert Knowledge.from_state(stored, packed([1, 0])).clusters.paths_ == {"a": "10", "b": "0"}
     for damaged in ([1], [1, 2], [0.5, 1], [-1, 0], ["0", "1"]):
         with pytest.raises(DataError, match="damaged"):
-            Knowledge.from_state({"clusters": plain | {"of": damaged}}, {})
+            assert Knowledge.from_state(stored, packed(damaged)).clusters.paths_
 
 
 def test_vectors_are_like_attributes_with_values():

@@ -467,7 +467,7 @@ def default_clusters(n_words: int) -> int:
     return min(1000, max(1, n_words // 10))
 
 
-def from_lists(plain: Mapping[str, Any]) -> dict[str, str]:
+def _from_lists(plain: Mapping[str, Any]) -> dict[str, str]:
     """Return the bit string of each word from lists of words, of bit strings, and of the number of each word's."""
     words, paths, of = (plain[name] for name in ("words", "paths", "of"))
     strings(words), strings(paths)
@@ -482,7 +482,7 @@ def from_lists(plain: Mapping[str, Any]) -> dict[str, str]:
 def _unpacked(packed: NDArray[np.uint8]) -> dict[str, str]:
     try:
         content = zlib.decompressobj().decompress(packed.tobytes(), LARGEST)
-        return from_lists(json.loads(content))
+        return _from_lists(json.loads(content))
     except (zlib.error, ValueError, KeyError, TypeError):
         raise DataError("the clusters of words are damaged: train again.") from None
 

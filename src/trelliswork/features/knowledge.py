@@ -17,7 +17,7 @@ from trelliswork.compute.sharing import current
 from trelliswork.data.vocabulary import strings
 from trelliswork.errors import DataError, ValueRangeError
 from trelliswork.features.attributes import Dense
-from trelliswork.features.brown import BrownClusters, from_lists
+from trelliswork.features.brown import BrownClusters
 from trelliswork.features.kernels.hashing import shifted
 from trelliswork.features.lexicon import Lexicon
 from trelliswork.features.vectors import WordVectors
@@ -136,10 +136,7 @@ class Knowledge:
             if not np.isfinite(vectors.table).all():
                 raise DataError("the vectors of words are damaged: train again.")
         if "clusters" in plain:
-            if "words" in plain["clusters"]:  # older models
-                clusters = BrownClusters.from_paths(from_lists(plain["clusters"]))
-            else:
-                clusters = BrownClusters.from_packed(arrays["clusters"], plain["clusters"]["n_clusters"])
+            clusters = BrownClusters.from_packed(arrays["clusters"], plain["clusters"]["n_clusters"])
         if "lexicon" in plain:
             lexicon = Lexicon.from_state(plain["lexicon"])
         return cls(clusters, vectors, lexicon)

@@ -18,20 +18,20 @@ from trelliswork.models.parser.data import Columns, Gold, Sentences, read_senten
 from trelliswork.models.parser.features import ParseTokens, TokenCoder
 from trelliswork.models.parser.first_order import ArcFeatures, ArcList, Doubles, Integers, Weights
 from trelliswork.models.parser.labels import LabelModel
-from trelliswork.models.parser.scoring import Beliefs, TreeScorer, prior_cost, rule_out
+from trelliswork.models.parser.scoring import Beliefs, TreeScorer, rule_out
 from trelliswork.models.parser.second_order import PartFeatures, SecondOrderFeatures
 from trelliswork.models.parser.tags import Taggers
 from trelliswork.models.parser.temperatures import Temperatures
-from trelliswork.models.parser.templates import VERSION, WITH_CLUSTERS, feature_set
+from trelliswork.models.parser.templates import feature_set
 
 LabeledTree = list[tuple[int, str | None]]
 Decode = Literal["viterbi", "posterior", "mbr-las"]
 LEAST = 1e-3  # belief of the arcs that are labeled to choose a tree
 
 
-def features_of(n_tags: int, bits: int, version: int = VERSION, clusters: bool = False) -> SecondOrderFeatures:
+def features_of(n_tags: int, bits: int, clusters: bool = False) -> SecondOrderFeatures:
     """Return the features of sentences with this number of tag columns, and with clusters of words."""
-    templates = feature_set(n_tags > 1, version, clusters)
+    templates = feature_set(n_tags > 1, clusters)
     siblings, grandparents = (PartFeatures(part, bits) for part in (templates.sibling, templates.grandparent))
     return SecondOrderFeatures(ArcFeatures(templates.arc, bits), siblings, grandparents)
 
@@ -43,7 +43,6 @@ class Reader:
     coder: TokenCoder
     n_tags: int
     taggers: Taggers | None
-    version: int = VERSION  # of the features
 
     def read(self, X: Sentences) -> tuple[ParseTokens, Columns]:
         """Return codes, and the columns that they come from, tags included."""
@@ -91,7 +90,6 @@ class Learned:
         plain: dict[str, Any] = {
             "order": 1 if len(self.weights) == 1 else 2,
             "n_tags": reader.n_tags,
-            "features": reader.version,
             "words": reader.coder.words,
             "tags": reader.coder.tags,
             "labels": None if labels is None else list(labels.labels),
@@ -99,7 +97,7 @@ class Learned:
             "temperatures": asdict(self.temperatures),
             "sharp": self.sharp,
             "crossing_share": self.share,
-            "crossing_cost" if self.share is None else "crossing_odds": self.crossing_cost,
+            "crossing_cost": self.crossing_cost,
         }
         if reader.coder.clusters is not None:
             plain["knowledge"], own = Knowledge(reader.coder.clusters).state()
@@ -123,27 +121,17 @@ class Learned:
         n_tags = plain["n_tags"]
         if type(n_tags) is not int or n_tags < 1 or (taggers is not None and taggers.n_columns != n_tags):
             raise ValueRangeError(f"n_tags must be the number of taggers or of columns of tags, got {n_tags!r}.")
-        temperatures = Temperatures.from_dict(plain.get("temperatures", {}))  # older models have none,
-        sharp = plain.get("sharp", 0.0)
+        temperatures = Temperatures.from_dict(plain["temperatures"])
+        sharp, share, crossing_cost = plain["sharp"], plain["crossing_share"], plain["crossing_cost"]
         if not isinstance(sharp, float) or not 0 <= sharp < 1:
             raise ValueRangeError(f"sharp must be at least 0 and less than 1, got {sharp!r}.")
-        share = plain.get("crossing_share")
         if share is not None and not (isinstance(share, float) and 0 <= share <= 1):
             raise ValueRangeError(f"crossing_share must be between 0 and 1, or None, got {share!r}.")
-        if share is None:
-            crossing_cost = plain.get("crossing_cost", 0.0)
-        else:
-            crossing_cost = plain.get("crossing_odds", prior_cost(share))  # older models have a cost of another kind
         if not isinstance(crossing_cost, float) or not 0 <= crossing_cost < math.inf:
             raise ValueRangeError(f"crossing_cost must not be negative, got {crossing_cost!r}.")
-        version = plain.get("features", 1)  # and the first version of the features
-        if version not in range(1, VERSION + 1):
-            raise ValueRangeError(f"features must be a version from 1 to {VERSION}, got {version!r}.")
         clusters = Knowledge.from_state(plain.get("knowledge", {}), arrays).clusters
-        if clusters is not None and version < WITH_CLUSTERS:
-            raise ValueRangeError("the clusters of this parser are of an earlier version: train it again.")
         coder = TokenCoder(strings(plain["words"]), strings(plain["tags"]), clusters)
-        reader = Reader(coder, n_tags, taggers, version)
+        reader = Reader(coder, n_tags, taggers)
         if plain["labels"] is None:
             return cls(reader, weights, None, temperatures, crossing_cost, sharp, share)
         rows, n_labels = arrays["labels"], len(plain["labels"])
@@ -151,7 +139,7 @@ class Learned:
         if rows.ndim != 2 or rows.shape[1] != n_labels or len(rows) & (len(rows) - 1):
             raise ValueRangeError(f"weights of labels must have shape (power of 2, {n_labels}), got {rows.shape}.")
         labels = Vocabulary(strings(plain["labels"]))
-        templates = feature_set(reader.n_tags > 1, version, clusters is not None)
+        templates = feature_set(reader.n_tags > 1, clusters is not None)
         model = LabelModel(labels, rows, templates, temperatures.labels)
         return cls(reader, weights, model, temperatures, crossing_cost, sharp, share)
 

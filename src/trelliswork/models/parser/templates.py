@@ -106,15 +106,10 @@ class FeatureSet(NamedTuple):
     child: Templates
 
 
-VERSION = 3  # of the templates that new parsers use; saved parsers keep theirs
-WITH_CLUSTERS = 3  # first version that has them
-
-
-def names(kind: str, second: bool, version: int = VERSION, clusters: bool = False) -> list[str]:
+def names(kind: str, second: bool, clusters: bool = False) -> list[str]:
     """Return the templates of a kind ("arc", "sibling", "grandparent", "label", "child") as text.
 
-    ``second`` adds those of a second column of tags; version 1 lacks those of places among verbs, marks and brackets;
-    ``clusters`` adds those of clusters of words.
+    ``second`` adds those of a second column of tags, ``clusters`` those of clusters of words.
     """
     tags, words = {
         "arc": (_TAGS, _WORDS),
@@ -123,7 +118,7 @@ def names(kind: str, second: bool, version: int = VERSION, clusters: bool = Fals
         "label": (_LABEL_TAGS, _LABEL_WORDS),
         "child": ("", _CHILD),
     }[kind]
-    templates = _lines(f"{tags};{words}" + (f";{_PLACES}" if kind == "arc" and version > 1 else ""))
+    templates = _lines(f"{tags};{words}" + (f";{_PLACES}" if kind == "arc" else ""))
     if second:
         templates += [one.replace(".t", ".u") for one in _lines(tags)]
     if clusters:
@@ -135,11 +130,11 @@ def _lines(text: str) -> list[str]:
     return [" ".join(one.split()) for one in text.replace("\n", ";").split(";") if one.strip()]
 
 
-def feature_set(second: bool, version: int = VERSION, clusters: bool = False) -> FeatureSet:
+def feature_set(second: bool, clusters: bool = False) -> FeatureSet:
     """Return the tables of all templates; ``second`` if sentences have a second column of tags."""
     slots = {"arc": ARC_SLOTS, "sibling": PART_SLOTS, "grandparent": PART_SLOTS, "label": LABEL_SLOTS}
     slots["child"] = LABEL_SLOTS
-    templates = {kind: names(kind, second, version, clusters) for kind in FeatureSet._fields}
+    templates = {kind: names(kind, second, clusters) for kind in FeatureSet._fields}
     return FeatureSet(*(_table(kind, templates[kind], slots[kind]) for kind in FeatureSet._fields))
 
 
