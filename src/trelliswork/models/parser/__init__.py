@@ -705,7 +705,7 @@ class DependencyParser(TreeParser):
         return TreeScorer(*settings, weights[0], second, temperatures, _prior_cost(share), share=share)
 
     def _features(self, reader: Reader) -> SecondOrderFeatures:
-        return features_of(reader.n_tags, self.hash_bits, reader.version, reader.coder.clusters is not None)
+        return features_of(reader.n_tags, self.hash_bits, reader.coder.clusters is not None)
 
     def _parsing(self, X: Sentences, known: Evidence | None) -> Parsing:
         self._check_fitted()
