@@ -17,6 +17,8 @@ command: `--threads N` (also after it), `--debug` (tracebacks of errors), `--ver
 - `-` is standard input; gzip is recognized; `--bundled` reads the bundled corpus, whose parts are
   `bundled:train`, `bundled:dev` and `bundled:test` where a file is expected.
 - `--out` of commands that save a model is never replaced without `--force`.
+- `train NAME --help` prints the most important options, `--help-all` all of them. `--save-config run.toml` writes the
+  options of a run to a file, and `--config run.toml` reads them.
 """
 
 

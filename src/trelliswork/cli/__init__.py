@@ -13,25 +13,35 @@ from trelliswork.cli.running import exit_code, let_others_speak, open_streams, s
 # The module of each command, and the name of its function or group there, in the order of --help.
 COMMANDS = {
     "demo": "demo:demo",
+    "info": "info:info",
+    "warmup": "warmup:warmup",
+    "check": "check:check",
+    "data": "data:app",
+    "cluster": "cluster:cluster",
     "train": "train:app",
-    "tag": "use.tag:tag",
-    "parse": "use.parse:parse",
     "evaluate": "use.evaluate:evaluate",
     "calibrate": "use.calibrate:calibrate",
-    "select": "use.select:select",
     "inspect": "use.inspect:inspect",
     "convert": "use.convert:convert",
+    "tag": "use.tag:tag",
+    "parse": "use.parse:parse",
+    "select": "use.select:select",
     "infer": "use.infer:infer",
     "score": "use.generate:score",
     "sample": "use.generate:sample",
     "fill": "use.language_model:fill",
     "neighbors": "use.language_model:neighbors",
     "embeddings": "use.language_model:embeddings",
-    "cluster": "cluster:cluster",
     "explore": "use.explore:explore",
     "serve": "use.serve:serve",
-    "data": "data:app",
-    "warmup": "warmup:warmup",
+}
+PANELS = {
+    "Start": "demo info warmup",
+    "Data": "check data cluster",
+    "Models": "train evaluate calibrate inspect convert",
+    "Use": "tag parse select infer",
+    "Language models": "score sample fill neighbors embeddings",
+    "Service": "explore serve",
 }
 
 
@@ -39,6 +49,7 @@ class _Commands(LazyGroup):
     """All commands."""
 
     places = COMMANDS
+    panels = PANELS
 
 
 app = typer.Typer(

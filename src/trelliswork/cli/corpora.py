@@ -336,6 +336,21 @@ def _read_spans(source: Inputs, layout: Layout, how: LabelReading) -> "tuple[Cor
     return Corpus.joined([corpus for _, (corpus, _) in parts], 1, source.name), labels
 
 
+def read_with_lines(source: Inputs, layout: Layout) -> "tuple[Corpus, list[list[str]]]":
+    """Return words and labels of one file as they are, with the lines of the tokens if the file has some."""
+    if source.part or layout.annotated:
+        corpus, labels = read_labeled(source, layout, LabelReading(None))
+        assert not hasattr(corpus, "names")
+        return corpus, labels
+    (file,) = source.files
+    read = _read(file, layout, [*layout.columns, layout.label] if layout.columns else [], keep_lines=True)
+    label = len(layout.columns)
+    if not layout.columns:
+        layout.complete(len(read.columns), source.name)
+        label = layout.label
+    return read, read.sentences(label)
+
+
 def _standard(labels: list[list[str]], source: Inputs, layout: Layout, how: LabelReading) -> list[list[str]]:
     """Return labels in a scheme that models know; a warning says what was converted or repaired."""
     from trelliswork.data.schemes import standard_labels

@@ -3,6 +3,7 @@
 import inspect
 import math
 from collections import defaultdict
+from collections.abc import Collection
 from typing import Any
 
 import typer
@@ -13,7 +14,12 @@ OTHER = "Options"  # options without a group
 
 
 class Command(TyperCommand):
-    """A command whose help has one group of each name, and half of a narrow screen or more for its sentences."""
+    """A command whose help has one group of each name, and half of a narrow screen or more for its sentences.
+
+    ``--help`` shows the options whose names are in ``shown``, if it is not empty, and ``--help-all`` all.
+    """
+
+    shown: Collection[str] = ()
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Read the options; nan, which is in no range, is refused like other numbers outside of it."""
@@ -25,6 +31,10 @@ class Command(TyperCommand):
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
         """Print the help."""
+        self.print_help(ctx, self.shown)
+
+    def print_help(self, ctx: Any, shown: Collection[str]) -> None:
+        """Print the help with the arguments and some of the options, or all."""
         from rich.panel import Panel
         from rich.table import Table
         from rich.text import Text
@@ -37,8 +47,8 @@ class Command(TyperCommand):
             print_(" ".join(paragraph.split()) + "\n")
         groups: dict[str, list[tuple[str, str]]] = defaultdict(list)
         for parameter in self.get_params(ctx):
-            if not getattr(parameter, "hidden", False):
-                is_option = parameter.param_type_name == "option"
+            is_option = parameter.param_type_name == "option"
+            if not getattr(parameter, "hidden", False) and (not shown or not is_option or parameter.name in shown):
                 panel = getattr(parameter, "rich_help_panel", None) or (OTHER if is_option else "Input")
                 groups[panel].append(_row(parameter, ctx))
         for name in sorted(groups, key=lambda name: name == OTHER):
@@ -48,6 +58,8 @@ class Command(TyperCommand):
             for row in groups[name]:
                 table.add_row(*map(Text, row))
             console.print(Panel(table, title=name, title_align="left", border_style="dim"))
+        if shown:
+            print_(f"{len(self.params) - sum(map(len, groups.values()))} more options: --help-all\n")
         if self.epilog:
             print_(" ".join(self.epilog.split()) + "\n")
 

@@ -11,13 +11,14 @@ from trelliswork.cli.help import Command
 from trelliswork.cli.running import report_errors
 
 SHARED = ("tag", "parse", "evaluate", "score", "cluster")  # whose work processes can share, beside those of groups
-WITHOUT_THREADS = ("warmup", "bundled")  # commands that compute nothing, or in processes of their own
+WITHOUT_THREADS = ("warmup", "bundled", "info", "check")  # commands that compute nothing, or in processes of their own
 
 
 class LazyGroup(TyperGroup):
     """A group whose commands are in ``places``: the module of each, and its function or group there."""
 
     places: ClassVar[dict[str, str]] = {}
+    panels: ClassVar[dict[str, str]] = {}  # names of commands by the title of their panel, separated by spaces
 
     def list_commands(self, ctx: Any) -> list[str]:
         """Return the names of the commands, in the order of --help."""
@@ -25,7 +26,11 @@ class LazyGroup(TyperGroup):
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
         """Return a command, or None if there is none of that name."""
-        return imported(cmd_name, self.places[cmd_name]) if cmd_name in self.places else None
+        if cmd_name not in self.places:
+            return None
+        command = imported(cmd_name, self.places[cmd_name])
+        command.rich_help_panel = next((p for p, names in self.panels.items() if cmd_name in names.split()), None)
+        return command
 
 
 def imported(name: str, place: str) -> Any:

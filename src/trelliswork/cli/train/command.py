@@ -25,6 +25,7 @@ from trelliswork.cli.progress import training_progress, usage_line
 from trelliswork.cli.reporting import ReportOption, report_training
 from trelliswork.cli.running import alone, current, report_errors
 from trelliswork.cli.saving import check_out, save_or_rescue
+from trelliswork.cli.train.config import read_config, shown_options, write_config
 from trelliswork.compute.display import plural
 from trelliswork.errors import extras_for
 
@@ -160,6 +161,7 @@ class TrainCommand(TyperCommand):
             command = app.command(self.name, cls=Command, help=inspect.getdoc(run), epilog=self.epilog)
             command(_function(run, estimator, self.name or ""))
             self._inner = typer.main.get_command(app)
+            self._inner.shown = shown_options(self.name or "", [p.name for p in self._inner.params])
             add_threads(self._inner)
         return self._inner
 
@@ -171,6 +173,10 @@ class TrainCommand(TyperCommand):
     @params.setter
     def params(self, value: Any) -> None:
         """Ignore the empty list of the base class."""
+
+    def print_help(self, ctx: Any, shown: Any) -> None:
+        """Show the help of the complete command, with some of the options or all."""
+        self.inner.print_help(ctx, shown)
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
         """Show the help of the complete command."""
@@ -220,7 +226,10 @@ def _function(run: Run, estimator: Any, name: str) -> Callable[..., None]:
         signature.append(_in_panel(argument, OUTPUT))
 
     def call(context: typer.Context, **values: Any) -> None:
+        values.pop("help_all"), values.pop("config")
         given = frozenset(k for k in values if _was_given(context, k))
+        if (saved := values.pop("save_config")) is not None:
+            write_config(saved, context.command, {k: values[k] for k in given if k != "save_config"})
         model = estimator(**{k: _value(d, values.pop(k)) for k, d in parameters.items()})
         own = {f.name: values.pop(f.name) for f in files}
         job = Job(**values, given=given)
@@ -231,6 +240,12 @@ def _function(run: Run, estimator: Any, name: str) -> Callable[..., None]:
         check_out(job.out, job.checkpoint, job.page, force=job.force)
         job.finish(model, run(job, model, **own))
 
+    text = "TOML file with options; those of the command line have priority."
+    signature.append(_option("config", str | None, None, text, OUTPUT, callback=read_config, is_eager=True))
+    text = "TOML file to write the given options to, for --config."
+    signature.append(_option("save_config", str | None, None, text, OUTPUT))
+    help_all: Any = {"callback": _print_all, "is_eager": True}
+    signature.append(_option("help_all", bool, False, "Show all options and exit.", OUTPUT, "--help-all", **help_all))
     context = inspect.Parameter("context", inspect.Parameter.KEYWORD_ONLY, annotation=typer.Context)
     keyword = [context, *(p.replace(kind=inspect.Parameter.KEYWORD_ONLY) for p in signature)]
     call.__signature__ = inspect.Signature(keyword)  # type: ignore[attr-defined]
@@ -241,7 +256,13 @@ def _function(run: Run, estimator: Any, name: str) -> Callable[..., None]:
 
 def _was_given(context: Any, name: str) -> bool:
     source = context.get_parameter_source(name)
-    return source is not None and source.name not in ("DEFAULT", "DEFAULT_MAP")
+    return source is not None and source.name != "DEFAULT"  # a file of --config is given, too
+
+
+def _print_all(context: typer.Context, requested: bool) -> None:
+    if requested and not context.resilient_parsing:
+        context.command.print_help(context, ())  # type: ignore[attr-defined]
+        raise typer.Exit
 
 
 def _in_panel(argument: inspect.Parameter, panel: str) -> inspect.Parameter:

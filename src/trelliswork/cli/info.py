@@ -1,0 +1,66 @@
+"""``trelliswork info``: what a report of a problem should say about the program and the machine."""
+
+import json as json_module
+import os
+import platform
+import sys
+from importlib.metadata import PackageNotFoundError, requires, version
+from pathlib import Path
+from typing import Any
+
+from trelliswork import __version__
+from trelliswork.cli.options import JsonOption
+
+
+def info(json: JsonOption = False) -> None:
+    """Print versions, machine, threads and the cache of compiled code, for reports of problems.
+
+    Example: trelliswork info --json
+    """
+    facts = _facts()
+    if json:
+        print(json_module.dumps(facts))
+        return
+    for name, value in facts.items():
+        text = ", ".join(f"{k} {v}" for k, v in value.items()) if isinstance(value, dict) else value
+        print(f"{name.replace('_', ' '):<14} {text}")
+
+
+def _facts() -> dict[str, Any]:
+    from trelliswork.compute.kernel_cache import cache_directory
+    from trelliswork.compute.threads import get_num_threads
+
+    cache = cache_directory()
+    files = [path for path in cache.rglob("*") if path.is_file()] if cache.is_dir() else []
+    return {
+        "trelliswork": __version__,
+        "python": platform.python_version(),
+        "executable": sys.executable,
+        "system": platform.platform(),
+        "processor": platform.processor() or platform.machine(),
+        "cores": os.cpu_count(),
+        "threads": get_num_threads(),
+        "memory_gb": round(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 1e9, 1),
+        "packages": _packages(),
+        "cache": {"directory": str(cache), "files": len(files), "mb": round(sum(map(_size, files)) / 1e6, 1)},
+    }
+
+
+def _size(path: Path) -> int:
+    try:
+        return path.stat().st_size
+    except OSError:  # another process has deleted it
+        return 0
+
+
+def _packages() -> dict[str, str]:
+    """Return the versions of required packages, and of optional ones that are installed."""
+    found = {}
+    for line in requires("trelliswork") or []:
+        name = line.split(";")[0].strip()
+        name = name[: next((k for k, c in enumerate(name) if not (c.isalnum() or c in "-_.")), len(name))]
+        try:
+            found[name] = version(name)
+        except PackageNotFoundError:
+            continue
+    return found
