@@ -6,13 +6,16 @@ import platform
 import sys
 from importlib.metadata import PackageNotFoundError, requires, version
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
+
+import typer
 
 from trelliswork import __version__
-from trelliswork.cli.options import JsonOption
 
 
-def info(json: JsonOption = False) -> None:
+def info(
+    json: Annotated[bool, typer.Option("--json", help="Print everything as one JSON object instead of lines.")] = False,
+) -> None:
     """Print versions, machine, threads and the cache of compiled code, for reports of problems.
 
     Example: trelliswork info --json

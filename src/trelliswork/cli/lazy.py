@@ -11,7 +11,7 @@ from trelliswork.cli.help import Command
 from trelliswork.cli.running import report_errors
 
 SHARED = ("tag", "parse", "evaluate", "score", "cluster")  # whose work processes can share, beside those of groups
-WITHOUT_THREADS = ("warmup", "bundled", "info", "check")  # commands that compute nothing, or in processes of their own
+WITHOUT_THREADS = ("warmup", "bundled")  # commands that compute nothing, or in processes of their own
 
 
 class LazyGroup(TyperGroup):
