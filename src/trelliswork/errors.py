@@ -7,8 +7,8 @@ from typing import Self
 # Modules that the core does without, and the extra that installs each.
 EXTRAS = {
     "torch": "torch",
-    "starlette": "explore",
-    "uvicorn": "explore",
+    "starlette": "serve",
+    "uvicorn": "serve",
     "spacy": "spacy",
     "transformers": "hf",
     "datasets": "hf",

@@ -32,7 +32,7 @@ COMMANDS = {
     "fill": "use.language_model:fill",
     "neighbors": "use.language_model:neighbors",
     "embeddings": "use.language_model:embeddings",
-    "explore": "use.explore:explore",
+    "explore": "use.serve:explore",
     "serve": "use.serve:serve",
 }
 PANELS = {

@@ -1,47 +1,57 @@
-"""What a served model can do: tag, parse, score or fill; the fields of a request, and the answer to each sentence."""
+"""What a served model can do, such as tag, parse, score or fill: the fields of a request, and the answers."""
 
-import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 from weakref import WeakKeyDictionary
 
-from trelliswork.models.tasks import LanguageModel, LayeredTagger, Tagger, TreeParser
+from trelliswork.answers import Want, ask, number, ranked, word_of
+from trelliswork.data.vocabulary import END
+from trelliswork.models.tasks import LanguageModel, LayeredTagger, NextWord, Tagger, TreeParser
+from trelliswork.report.learned import embeddings, neighbors
+from trelliswork.serve import posterior
 from trelliswork.serve.requests import RequestError
 
 MAX_BEST = 100  # labelings or words in a list
-Options = tuple[int, ...]
+MAX_TREES = 20  # structures of a posterior
+MAX_SAMPLES, MAX_LENGTH, MAX_SEED = 50, 200, 2**31 - 1
+Options = tuple[Any, ...]
 Answers = list[dict[str, Any]]
 Named = dict[str, dict[str, "Ability"]]
 
 
 @dataclass(frozen=True)
 class Option:
-    """A field of a request beside the sentences: a switch, or a number up to a limit."""
+    """A field of a request beside the sentences: a switch, a number between two limits, or a list."""
 
     name: str
     help: str
-    default: int = 0
-    most: int = 1  # 1 is a switch
+    default: Any = 0
+    most: int = 1  # 1 is a switch, 0 a list
+    least: int = 1
 
     def schema(self) -> dict[str, Any]:
         """Return the JSON schema."""
+        if self.most == 0:
+            return {"type": ["array", "object"], "default": self.default, "description": self.help}
         if self.most == 1:
             return {"type": "boolean", "default": bool(self.default), "description": self.help}
-        limits = {"minimum": 1, "maximum": self.most, "default": self.default}
+        limits = {"minimum": self.least, "maximum": self.most, "default": self.default}
         return {"type": "integer", **limits, "description": self.help}
 
-    def read(self, value: Any) -> int:
+    def read(self, value: Any) -> Any:
         """Return the value of a field of JSON."""
+        if self.most == 0:
+            return value
         if self.most == 1:
             if not isinstance(value, bool):
                 raise RequestError(f"field {self.name!r}", "true or false", value)
             return int(value)
-        if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= self.most:
-            raise RequestError(f"field {self.name!r}", f"an integer from 1 to {self.most}", value)
+        if isinstance(value, bool) or not isinstance(value, int) or not self.least <= value <= self.most:
+            raise RequestError(f"field {self.name!r}", f"an integer from {self.least} to {self.most}", value)
         return value
 
-    def parse(self, text: str) -> int:
+    def parse(self, text: str) -> Any:
         """Return the value of a parameter in an address."""
         if self.most == 1:
             return self.read({"true": True, "false": False}.get(text, text))
@@ -63,99 +73,74 @@ class Ability:
     together: bool = True
     blanks: bool = False
     schema: Mapping[str, Any] | None = None  # properties of an answer
+    sentences: bool = True  # whether a request has any
+    max_words: int | None = None  # of a sentence
 
     def read_options(self, fields: Mapping[str, Any], *, text: bool = False) -> Options:
         """Return the values of the options; other fields are an error. With ``text`` the fields are of an address."""
         names = {option.name: option for option in self.options}
         if unknown := [name for name in fields if name not in names]:
-            expected = f"no other fields than {', '.join(['sentences', *names])}"
+            expected = f"no other fields than {', '.join([*['sentences'] * self.sentences, *names])}"
             raise RequestError("the fields of the request", expected, ", ".join(map(repr, unknown)))
         read = {name: (names[name].parse if text else names[name].read)(value) for name, value in fields.items()}
         return tuple(read.get(name, option.default) for name, option in names.items())
 
 
-def abilities_of(cls: Any) -> dict[str, Ability]:
-    """Return the abilities of a class of models, by name."""
-    found = []
+def abilities_of(cls: Any, page: bool = False) -> dict[str, Ability]:
+    """Return the abilities of a class of models by name; with ``page`` also those that only its page needs."""
+    found, more = [], []
     if issubclass(cls, LayeredTagger):
-        found.append(TAG_LAYERS)
+        found, more = [TAG_LAYERS], [POSTERIOR_LAYERS]
     elif issubclass(cls, Tagger):
-        found.append(TAG)
+        found, more = [TAG], [POSTERIOR]
     elif issubclass(cls, TreeParser):
-        found.append(PARSE_CONSTITUENTS if cls.constituents else PARSE)
+        found, more = ([PARSE_TREES], [POSTERIOR_TREES]) if cls.constituents else ([PARSE], [POSTERIOR_ARCS])
     if issubclass(cls, LanguageModel):
-        found += [SCORE, FILL]
-    return {ability.name: ability for ability in found}
+        any_word = page and hasattr(cls, "log_conditional")
+        found += [replace(SCORE, blanks=True) if any_word else SCORE, FILL]
+        more += [NEXT] if issubclass(cls, NextWord) else []
+        more += [SAMPLE, *([NEIGHBORS] if hasattr(cls, "embeddings_") else [])]
+        hidden = hasattr(cls, "predict_marginals") and not issubclass(cls, Tagger | TreeParser)
+        more += [POSTERIOR_STATES] if hidden else []
+    return {ability.name: ability for ability in [*found, *(more if page else [])]}
 
 
 def _tag(model: Any, sentences: Sequence[Any], options: Options) -> Answers:
-    *how, known = options
-    return _with_known(model, sentences, _labels(model, sentences, *how), known)
+    probabilities, k, known = options
+    answers = ask(model, sentences, Want(topk=k) if k > 1 else Want(marginals=bool(probabilities)))
+    if k > 1:
+        return _with_known(model, sentences, [{"labelings": a.result()["labelings"]} for a in answers], known)
+    return _with_known(model, sentences, [a.result() for a in answers], known)
+
+
+def _tag_layers(model: Any, sentences: Sequence[Any], options: Options) -> Answers:
+    answers = ask(model, sentences, Want(marginals=bool(options[0])))
+    return _with_known(model, sentences, [a.result() for a in answers], options[1])
 
 
 def _with_known(model: Any, sentences: Sequence[Any], answers: Answers, known: int) -> Answers:
     """Add to each answer which words the model has seen in training; null if it has not kept them."""
     if known:
-        words = _words_of(model)
+        if model not in _WORDS:
+            _WORDS[model] = model.known_words()
+        words = _WORDS[model]
         for sentence, answer in zip(sentences, answers, strict=True):
-            tokens = (token[0] if isinstance(token, list | tuple) else token for token in sentence)
-            answer["known"] = None if words is None else [token in words for token in tokens]
+            answer["known"] = None if words is None else [word_of(token) in words for token in sentence]
     return answers
 
 
-def _words_of(model: Any) -> set[str] | None:
-    """Return the words that a model has seen in training, made once for each model."""
-    if model not in _WORDS:
-        _WORDS[model] = model.known_words()
-    return _WORDS[model]
-
-
-def _labels(model: Any, sentences: Sequence[Any], probabilities: int, k: int) -> Answers:
-    if k > 1:
-        lists = model.predict_topk(sentences, k)
-        return [{"labelings": [{"labels": list(y), "probability": float(p)} for y, p in best]} for best in lists]
-    labels = model.predict(sentences)
-    if not probabilities:
-        return [{"labels": row} for row in labels]
-    rows = model.predict_marginals(sentences)
-    return [
-        {"labels": own, "probabilities": [float(p[label]) for p, label in zip(row, own, strict=True)]}
-        for own, row in zip(labels, rows, strict=True)
-    ]
-
-
-def _tag_layers(model: Any, sentences: Sequence[Any], options: Options) -> Answers:
-    layers = model.predict_layers(sentences)
-    answers: Answers = [{"labels": {name: rows[n] for name, rows in layers.items()}} for n in range(len(sentences))]
-    if options[0]:
-        marginals = model.predict_marginals(sentences)
-        for n, answer in enumerate(answers):
-            answer["probabilities"] = {
-                name: [float(p[label]) for p, label in zip(marginals[name][n], own, strict=True)]
-                for name, own in answer["labels"].items()
-            }
-    return _with_known(model, sentences, answers, options[1])
-
-
 def _parse(model: Any, sentences: Sequence[Any], options: Options) -> Answers:
-    if options[0]:
-        trees = model.parse(sentences)
-        return [
-            {"heads": [h for h, _, _ in t], "labels": [r for _, r, _ in t], "probabilities": [float(p) for *_, p in t]}
-            for t in trees
-        ]
-    return [{"heads": [h for h, _ in t], "labels": [r for _, r in t]} for t in model.predict(sentences)]
+    return [answer.result() for answer in ask(model, sentences, Want(marginals=bool(options[0])))]
 
 
-def _constituents(model: Any, sentences: Sequence[Any], options: Options) -> Answers:
+def _parse_trees(model: Any, sentences: Sequence[Any], options: Options) -> Answers:
     for n, sentence in enumerate(sentences):
-        if len(sentence) < 2:
-            raise RequestError(f"sentence {n}", "at least two words: a tree has two words or more", "one word")
-    return [{"tree": str(tree)} for tree in model.predict(sentences)]
+        posterior.check_tree(sentence, n)
+    return [answer.result() for answer in ask(model, sentences)]
 
 
 def _score(model: Any, sentences: Sequence[Any], options: Options) -> Answers:
-    return [{"log_p": p if math.isfinite(p) else None} for p in model.log_evidence(sentences).tolist()]
+    return [answer.result() for answer in ask(model, sentences, task="score")]
 
 
 def _fill(model: Any, sentences: Sequence[Any], options: Options) -> Answers:
@@ -163,8 +148,38 @@ def _fill(model: Any, sentences: Sequence[Any], options: Options) -> Answers:
     for n, sentence in enumerate(sentences):
         if None not in sentence:
             raise RequestError(f"sentence {n}", "at least one blank: null or ___", "no blank")
-        lists = model.fill(sentence, options[0])
-        answers.append({"blanks": [[{"word": str(word), "p": float(p)} for word, p in best] for best in lists]})
+        answers += [answer.result() for answer in ask(model, [sentence], Want(n=options[0]), "fill")]
+    return answers
+
+
+def _next(model: Any, sentences: Sequence[Any], options: Options) -> Answers:
+    answers = []
+    for answer in ask(model, sentences, Want(n=len(model.vocabulary_) + 1), "next"):
+        following = [(word, p) for word, p in answer.value if word != END]
+        answers.append({"next": ranked(following[: options[0]]), "end": number(dict(answer.value).get(END, 0.0))})
+    return answers
+
+
+def _sample(model: Any, sentences: Sequence[Any], options: Options) -> Answers:
+    n, seed, max_length = options
+    if hasattr(model, "sample_with_states"):
+        pairs = model.sample_with_states(n, seed=seed, max_length=max_length)
+    else:
+        pairs = [(words, None) for words in model.sample(n, seed=seed, max_length=max_length)]
+    samples = [{"words": [str(word) for word in words], "states": states} for words, states in pairs]
+    return [{"samples": samples}]
+
+
+def _neighbors(model: Any, sentences: Sequence[Any], options: Options) -> Answers:
+    answers: Answers = []
+    vocabulary = model.vocabulary_
+    for n, words in enumerate(sentences):
+        known = len(words) == 1 and words[0] in vocabulary and vocabulary.id(words[0]) > 0
+        if embeddings(model) is None or not known:
+            expected = f"one of the {len(vocabulary) - 1:,} words of the model, if it has vectors"
+            raise RequestError(f"sentence {n}", expected, " ".join(map(str, words)))
+        near = neighbors(model, words[0], options[0])
+        answers.append({"neighbors": [{"word": word, "cosine": number(cosine)} for word, cosine in near]})
     return answers
 
 
@@ -178,6 +193,10 @@ _KNOWN = Option("known", "Whether to add which words the model has seen in train
 _KNOWN_SCHEMA = {"type": ["array", "null"], "items": {"type": "boolean"}}
 _WORDS: WeakKeyDictionary[Any, set[str] | None] = WeakKeyDictionary()  # of served models
 _LABELING = {"type": "object", "properties": {"labels": _list(_STRING), "probability": _NUMBER}}
+_WORD = {"type": "object", "properties": {"word": _STRING, "p": _NUMBER}}
+_N = Option("n", "Number of words per blank.", 10, MAX_BEST)
+_K = Option("k", "Number of most probable labelings or trees.", 5, MAX_TREES)
+_EVIDENCE = Option("evidence", "What is known about the one sentence of the request.", None, 0)
 TAG = Ability(
     "tag",
     "Label the tokens of sentences.",
@@ -213,8 +232,8 @@ PARSE = Ability(
         "probabilities": _list(_NUMBER),
     },
 )
-PARSE_CONSTITUENTS = Ability(
-    "parse", "Parse sentences: bracketed trees.", _constituents, together=False, schema={"tree": _STRING}
+PARSE_TREES = Ability(
+    "parse", "Parse sentences: bracketed trees.", _parse_trees, together=False, schema={"tree": _STRING}
 )
 SCORE = Ability(
     "score",
@@ -227,8 +246,50 @@ FILL = Ability(
     "fill",
     "Return the most probable words of blanks: null, or ___.",
     _fill,
-    (Option("n", "Number of words per blank.", 10, MAX_BEST),),
+    (_N,),
     together=False,
     blanks=True,
-    schema={"blanks": _list(_list({"type": "object", "properties": {"word": _STRING, "p": _NUMBER}}))},
+    schema={"blanks": _list(_list(_WORD))},
 )
+NEXT = Ability(
+    "next",
+    "Return the most probable next words after the starts of sentences, and the probability of the end.",
+    _next,
+    (replace(_N, help="Number of words."),),
+    together=False,
+    schema={"next": _list(_WORD), "end": _NUMBER},
+)
+SAMPLE = Ability(
+    "sample",
+    "Return random sentences; the same seed gives the same ones.",
+    _sample,
+    (
+        Option("n", "Number of sentences.", 5, MAX_SAMPLES),
+        Option("seed", "Seed.", 0, MAX_SEED, 0),
+        Option("max_length", "Maximum number of words.", 40, MAX_LENGTH, 2),
+    ),
+    together=False,
+    schema={"samples": _list({"type": "object"})},
+    sentences=False,
+)
+NEIGHBORS = Ability(
+    "neighbors",
+    "Return the words whose vectors are most similar to that of a word; each sentence is one word.",
+    _neighbors,
+    (replace(_N, help="Number of words."),),
+    together=False,
+    schema={"neighbors": _list({"type": "object", "properties": {"word": _STRING, "cosine": _NUMBER}})},
+)
+POSTERIOR = Ability(
+    "posterior",
+    "Return the most probable structures, and the probabilities of their parts, given what is known.",
+    posterior.labels,
+    (_K, _EVIDENCE),
+    together=False,
+    schema={"kind": _STRING, "marginals": {}},
+    max_words=200,
+)
+POSTERIOR_LAYERS = replace(POSTERIOR, answer=posterior.layers, options=(_EVIDENCE,), max_words=100)
+POSTERIOR_ARCS = replace(POSTERIOR, answer=posterior.arcs, max_words=100)
+POSTERIOR_TREES = replace(POSTERIOR, answer=posterior.trees, max_words=40)
+POSTERIOR_STATES = replace(POSTERIOR, answer=posterior.states, options=())

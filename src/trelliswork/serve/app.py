@@ -8,6 +8,7 @@ import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from functools import partial
+from itertools import chain
 from typing import Any
 
 from starlette.applications import Starlette
@@ -16,11 +17,12 @@ from starlette.middleware import Middleware
 from starlette.middleware.trustedhost import TrustedHostMiddleware
 from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response
-from starlette.routing import Route
+from starlette.routing import BaseRoute, Route
 
 from trelliswork.data.tokenize import Piece
 from trelliswork.data.tokenize import tokenizer as load_tokenizer
 from trelliswork.errors import LimitError, TrellisworkError
+from trelliswork.serve import page
 from trelliswork.serve.abilities import Ability, Answers, Named, Options
 from trelliswork.serve.engine import Engine, Job
 from trelliswork.serve.metrics import Metrics
@@ -87,16 +89,22 @@ class Service:
         return self.raw_text(served, ability, fields), *self.sentences(served, ability, fields)
 
     def raw_text(self, served: Served, ability: Ability, fields: Any) -> list[list[Piece]] | None:
-        """Put the words of a request's raw text in the place of its sentences, and return them; None without text."""
+        """Put the words of a request's raw text in the place of its sentences, and return them; None without text.
+
+        A string is split into sentences; each string in a list is one sentence.
+        """
         if not isinstance(fields, dict) or "text" not in fields:
             return None
         text = fields.pop("text")
         if "sentences" in fields:
             raise RequestError("the fields of the request", "either 'sentences' or 'text'", "both")
-        if served.form.kind != "words" or ability.blanks:
+        if served.form.kind != "words" or not ability.sentences:
             raise RequestError("field 'text'", f"no raw text, but sentences: {served.form.expected}", "raw text")
-        pieces = self._split(text) if isinstance(text, str) else []
-        if not pieces:
+        if isinstance(text, list) and all(isinstance(one, str) for one in text):
+            pieces = [list(chain.from_iterable(self._split(one))) for one in text]
+        else:
+            pieces = self._split(text) if isinstance(text, str) else []
+        if not all(pieces) or not pieces:
             raise RequestError("field 'text'", "a string with at least one word", text)
         fields["sentences"] = [[piece.text for piece in sentence] for sentence in pieces]
         return pieces
@@ -104,7 +112,9 @@ class Service:
     def sentences(self, served: Served, ability: Ability, fields: Any) -> tuple[list[Tokens], Options, int]:
         """Return the checked sentences of a request, its options, and the number of words."""
         given = fields.pop("sentences", None) if isinstance(fields, dict) else None
-        if not isinstance(given, list) or not given:
+        if not ability.sentences and isinstance(fields, dict) and given is None:
+            return [[]], ability.read_options(fields), 0
+        if not ability.sentences or not isinstance(given, list) or not given:
             expected = 'a JSON object with a list of sentences: {"sentences": [...]}, or with {"text": "..."}'
             raise RequestError("the body of the request", expected, fields if given is None else given)
         options = ability.read_options(fields)
@@ -114,6 +124,9 @@ class Service:
         most = self.settings.max_words
         if words > most:
             raise RequestError("the request", f"at most {most:,} words", f"{words:,} words", status=413)
+        longest = max(map(len, sentences))
+        if ability.max_words is not None and longest > ability.max_words:
+            raise RequestError("the sentence", f"at most {ability.max_words} words", f"{longest} words", status=413)
         return sentences, options, words
 
     def submit(self, served: Served, ability: Ability, options: Options, sentences: list[Tokens], words: int) -> Job:
@@ -188,6 +201,12 @@ def create_app(service: Service) -> Starlette:
         ]
         return JSONResponse({"models": rows})
 
+    async def about(request: Request) -> Response:
+        name = request.path_params["model"]
+        if name not in service.models:
+            return _json_error(RequestError("no such model", f"one of {', '.join(service.models)}", name, status=404))
+        return JSONResponse(page.facts(service.models[name], service.settings.raw))
+
     async def ask(request: Request) -> Response:
         began = time.perf_counter()
         name, ability = request.path_params.get("model"), request.path_params["ability"]
@@ -195,7 +214,8 @@ def create_app(service: Service) -> Starlette:
         try:
             served, chosen = service.find(ability, name)
             model = served.name
-            if check_type(request.headers.get("content-type"), JSON, NDJSON) == NDJSON:
+            types = (JSON, NDJSON) if chosen.sentences else (JSON,)
+            if check_type(request.headers.get("content-type"), *types) == NDJSON:
                 response: Response = answer_stream(service, served, chosen, request)
             else:
                 raw = await read_body(request.receive, request.headers, service.settings.max_body)
@@ -220,7 +240,7 @@ def create_app(service: Service) -> Starlette:
                 service.metrics.answered("", "other", status, time.perf_counter() - began)
 
     guarded = partial(_guarded, service)
-    routes = [
+    routes: list[BaseRoute] = [
         Route("/v1/{ability}", guarded(ask), methods=["POST"]),
         Route("/v1/{model}/{ability}", guarded(ask), methods=["POST"]),
         Route("/healthz", health),
@@ -229,6 +249,9 @@ def create_app(service: Service) -> Starlette:
         Route("/v1/models", guarded(models)),
     ]
     middleware = []
+    if service.settings.page:
+        routes += [Route("/v1/models/{model}", guarded(about)), *page.routes()]
+        middleware.append(Middleware(page.Headers))
     if service.settings.hosts != ("*",):
         hosts = list(service.settings.hosts)
         middleware.append(Middleware(TrustedHostMiddleware, allowed_hosts=hosts, www_redirect=False))

@@ -220,7 +220,7 @@ def serve(
     check_host(host, allow_remote)
     if not hasattr(signal, "SIGHUP"):
         raise TrellisworkError("serve needs an operating system with POSIX signals, such as Linux or macOS.")
-    if api_key() is None and is_loopback(host):
+    if api_key() is None and (is_loopback(host) or (settings.page and host not in ("0.0.0.0", "::"))):
         settings = replace(settings, hosts=(*LOOPBACK, host))
     listening = open_socket(host, port)
     with listening:

@@ -87,7 +87,9 @@ def _post(model: str, ability: Ability, settings: Settings) -> dict[str, Any]:
     fields = {"sentences": {"type": "array", "minItems": 1, "items": sentence}}
     places: dict[str, Any] = {}
     either: dict[str, Any] = {"required": ["sentences"]}
-    if not ability.blanks:
+    if not ability.sentences:
+        fields, either = {}, {}
+    else:
         fields["text"] = {"type": "string", "description": "Raw text, for models of words, instead of sentences."}
         either = {"oneOf": [{"required": ["sentences"]}, {"required": ["text"]}]}
         pair = {"type": "array", "items": {"type": "integer"}, "minItems": 2, "maxItems": 2}

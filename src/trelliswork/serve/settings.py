@@ -11,6 +11,7 @@ from trelliswork.errors import DataError, ValueRangeError
 from trelliswork.serve.abilities import Named, abilities_of
 
 KEY_VARIABLE = "TRELLISWORK_API_KEY"
+RESERVED = ("tag", "parse", "score", "fill", "next", "sample", "neighbors", "posterior", "models")
 NAME = re.compile(r"[\w.-]{1,64}", re.ASCII)
 
 
@@ -30,6 +31,8 @@ class Settings:
     grace: float = 30.0  # seconds to finish requests before the end
     batch_words: int = 16_000  # that are answered together
     tokenizer: str = "rules"  # of raw text
+    page: bool = False  # whether models have a page in a browser
+    raw: bool = False  # whether what is typed there is raw text
     copies: dict[str, str] = field(default_factory=dict)  # files in memory with the weights of models, by name
     hosts: tuple[str, ...] = ("*",)  # names that requests may use
 
@@ -51,7 +54,7 @@ class Settings:
         found: Named = {}
         for name, path in self.models.items():
             cls = estimator_class(path)
-            found[name] = abilities_of(cls)
+            found[name] = abilities_of(cls, self.page)
             if not found[name]:
                 raise DataError(f"{path}: a model of kind {cls.kind!r} cannot be served.")
         return found
@@ -63,15 +66,21 @@ def named_models(given: Sequence[str]) -> dict[str, str]:
     for text in given:
         name, _, path = text.rpartition("=") if not Path(text).exists() else ("", "", text)
         name = name or Path(path).resolve().name
-        if NAME.fullmatch(name) is None or name in ("tag", "parse", "score", "fill", "models"):
+        if NAME.fullmatch(name) is None or name in RESERVED:
             raise ValueRangeError(
                 f"{name!r} cannot be the name of a model: use letters, digits, '.', '-' and '_', at most 64, and none "
-                "of tag, parse, score, fill, models. Give another one with NAME=DIRECTORY."
+                f"of {', '.join(RESERVED)}. Give another one with NAME=DIRECTORY."
             )
         if name in models:
             raise ValueRangeError(f"two models are called {name!r}: give one another name with NAME=DIRECTORY.")
         models[name] = str(Path(path).absolute())
     return models
+
+
+def page_name(directory: str) -> str:
+    """Return the name of the only model of a page: that of its directory, if it can be one."""
+    name = Path(directory).resolve().name
+    return name if NAME.fullmatch(name) and name not in RESERVED else "model"
 
 
 def api_key() -> bytes | None:

@@ -24,7 +24,7 @@ from trelliswork.serve.accepting import Acceptor
 from trelliswork.serve.app import Served, Service, create_app
 from trelliswork.serve.metrics import Metrics
 from trelliswork.serve.protocol import TimedProtocol
-from trelliswork.serve.requests import Form, Tokens
+from trelliswork.serve.requests import Form, RequestError, Tokens
 from trelliswork.serve.settings import Settings, api_key
 from trelliswork.serve.sockets import Socket, inherited
 
@@ -83,11 +83,11 @@ def load_served(settings: Settings, name: str) -> Served:
 
     model: Any = load(settings.models[name], mapped=settings.copies.get(name, False))
     model.freeze()
-    served = Served(name, model, abilities_of(type(model)), Form.of(model))
+    served = Served(name, model, abilities_of(type(model), settings.page), Form.of(model))
     example: Tokens = [tuple(t) if isinstance(t, list) else t for t in model.example_ or ()]
     for ability in served.abilities.values() if example else ():
         sentence: Tokens = [None, *example[1:]] if ability.blanks else example
-        with contextlib.suppress(TrellisworkError), warnings.catch_warnings():  # such as for unknown words
+        with contextlib.suppress(TrellisworkError, RequestError), warnings.catch_warnings():  # such as unknown words
             warnings.simplefilter("ignore")
             ability.answer(model, [sentence], ability.read_options({}))
     return served

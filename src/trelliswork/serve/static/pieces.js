@@ -30,20 +30,6 @@ function bar(p) {
   return el("span", { class: "bar" }, inside);
 }
 
-async function ask(ability, body) {
-  let response;
-  try {
-    response = await fetch(`/api/${ability}`, {
-      method: "POST", headers: { "content-type": "application/json" }, body: JSON.stringify(body),
-    });
-  } catch {
-    throw { what: "The server does not respond.", expected: "trelliswork explore to be running", got: "no connection" };
-  }
-  const answer = await response.json();
-  if (!response.ok) throw answer;
-  return answer;
-}
-
 function errorBox(error) {
   const details = error.expected ? el("small", { text: `Expected ${error.expected}, got: ${error.got}.` }) : null;
   return el("div", { class: "error", role: "alert" }, el("span", { text: error.what || String(error) }), details);
@@ -148,13 +134,17 @@ function picker(evidence, key, base, title, options) {
   return box;
 }
 
-// A view whose request can be repeated with evidence. `paint(answer, evidence)` returns the parts to show.
-function evidenceView(ability, label, body, paint, describe) {
+// A view whose request can be repeated with evidence. `encode(entries, n)` returns the field for a sentence of n words,
+// `shape(now, before, entries)` the answer for `paint(answer, evidence)`, which returns the parts to show.
+function evidenceView(name, label, fields, encode, shape, paint, describe) {
+  let base = null; // the typed text and the answer without evidence
   let last = null;
-  const panel = view(ability, label, model.input.hint, 2, model.input.example, [], async (values) => {
-    const sent = { sentence: values.text, ...body };
-    if (evidence.places.size) sent.evidence = evidence.entries;
-    last = await ask(ability, sent);
+  const panel = view(name, label, hint(), 2, example(), [], async (values) => {
+    const { entries } = evidence;
+    const query = async (more) => (await askTyped("posterior", [values.text], { ...fields, ...more }))[0];
+    if (!entries.length || base?.text !== values.text) base = { text: values.text, answer: await query({}) };
+    const now = entries.length ? await query({ evidence: encode(entries, base.answer.words.length) }) : base.answer;
+    last = shape(now, entries.length ? base.answer : null, entries);
     return parts();
   });
   const parts = () => {

@@ -1,4 +1,4 @@
-// The page of one model: views of labels and of text, and the tabs that show them. Loaded after pieces.js and trees.js.
+// The page of one model: views of labels and of text, and the tabs that show them. Loaded last.
 "use strict";
 
 // ---- taggers --------------------------------------------------------------------------------------------------
@@ -9,7 +9,11 @@ function tagView() {
   let unfolded = false; // the labels below spans
   const about = (answer, entry) => answer.words[entry.token]
     + (many ? ` (${entry.layer})` : "") + (entry.force != null ? ` = ${entry.force}` : ` ≠ ${entry.forbid.join(", ")}`);
-  return evidenceView("tag", "Tag", withBest ? { k: 5 } : { k: 1 }, (answer, evidence) => {
+  const encode = (entries, n) => {
+    const of = (layer) => allowed(entries.filter((entry) => !many || entry.layer === layer.name), n, () => layer.labels);
+    return many ? Object.fromEntries(model.layers.map((layer) => [layer.name, of(layer)])) : of(model.layers[0]);
+  };
+  return evidenceView("tag", "Tag", withBest ? { k: 5 } : {}, encode, labelsAnswer, (answer, evidence) => {
     const drawings = [];
     const draw = () => drawings.forEach((one) => one());
     const sections = answer.layers.map((layer, number) => {
@@ -129,42 +133,45 @@ function wordTable(rows, heading, choose) {
       el("td", {}, choose ? el("button", { type: "button", class: "link", text: word, onclick: () => choose(word) }) : el("span", { text: word })),
       el("td", { class: "bars" }, bar((p || 0) / top)), el("td", { class: "number", text: number(p) })))));
 }
-const words = () => model.input.example.split(" ").filter(Boolean);
+const words = () => example().split(" ").filter(Boolean);
 
 function fillView() {
   const start = words();
   if (start.length > 1) start[1] = "_";
   return view("fill", "Fill", "A sentence with one or more blanks, written _. The words on both sides are used.", 2, start.join(" "), [], async (values, api) => {
-    const answer = await ask("fill", { sentence: values.text, n: 12 });
-    return [...answer.blanks.map((blank) => el("section", {},
+    const [answer] = await askTyped("fill", [values.text], { n: 12 }, true);
+    const missing = answer.words.flatMap((word, t) => (isBlank(word) ? [t] : []));
+    const blanks = answer.blanks.map((row, n) => ({ token: missing[n], words: row }));
+    return [...blanks.map((blank) => el("section", {},
       el("p", {}, `${answer.words.slice(0, blank.token).join(" ")} `, el("span", { class: "blank", text: blank.words[0].word }), ` ${answer.words.slice(blank.token + 1).join(" ")}`),
       wordTable(blank.words.map((w) => [w.word, w.p]), "p(word | all others)", (word) => {
         api.text.value = answer.words.map((old, t) => (t === blank.token ? word : old)).join(" ");
         api.text.focus();
-      }))), ...notes(answer)];
+      })))];
   });
 }
 
 function nextView() {
   return view("next", "Predict", "The start of a sentence. Choose a word to continue with it.", 2, words().slice(0, 3).join(" "), [], async (values, api) => {
-    const answer = await ask("next", { sentence: values.text, n: 12 });
+    const [answer] = await askTyped("next", [values.text], { n: 12 });
     return [wordTable(answer.next.map((w) => [w.word, w.p]), "p(word | words before)", (word) => {
       api.text.value = `${values.text.trim()} ${word}`;
       api.submit();
-    }), el("p", { class: "note", text: `The sentence ends here with probability ${number(answer.end)}.` }), ...notes(answer)];
+    }), el("p", { class: "note", text: `The sentence ends here with probability ${number(answer.end)}.` })];
   });
 }
 
 function scoreView() {
-  const any = model.any_word ? " A blank _ is any word." : "";
-  return view("score", "Score", `One sentence per line.${any}`, 4, model.input.example, [], async (values) => {
-    const answer = await ask("score", { text: values.text });
-    const kind = { exact: "Exact.", lower: `Lower bounds of log p${answer.bound ? ` (${answer.bound})` : ""}; perplexities are upper bounds.`, estimate: "Estimates." }[answer.kind];
+  const { any_word: any, kind, bound, end } = model.score;
+  return view("score", "Score", `One sentence per line.${any ? " A blank _ is any word." : ""}`, 4, example(), [], async (values) => {
+    const answers = await askTyped("score", values.text.split("\n").filter((line) => line.trim()), {}, any);
+    const remark = { exact: "Exact.", lower: `Lower bounds of log p${bound ? ` (${bound})` : ""}; perplexities are upper bounds.`, estimate: "Estimates." }[kind];
+    const perplexity = (s) => (s.log_p == null ? Infinity : Math.exp(-s.log_p / (s.words.length + end)));
     return [el("div", { class: "scroll" }, el("table", { class: "list", id: "scores" },
       el("thead", {}, el("tr", {}, el("th", { text: "sentence" }), el("th", { class: "number", text: "log p" }), el("th", { class: "number", text: "perplexity" }))),
-      el("tbody", {}, answer.sentences.map((s) => el("tr", {}, el("td", { text: s.words.join(" ") }),
-        el("td", { class: "number", text: s.log_p == null ? "impossible" : s.log_p.toFixed(2) }), el("td", { class: "number", text: s.perplexity == null ? "–" : s.perplexity.toFixed(1) })))))),
-    el("p", { class: "note", text: `${kind} Perplexity is per token.` }), ...notes(answer)];
+      el("tbody", {}, answers.map((s) => el("tr", {}, el("td", { text: s.words.join(" ") }),
+        el("td", { class: "number", text: s.log_p == null ? "impossible" : s.log_p.toFixed(2) }), el("td", { class: "number", text: perplexity(s) < 1e300 ? perplexity(s).toFixed(1) : "–" })))))),
+    el("p", { class: "note", text: `${remark} Perplexity is per token.` })];
   });
 }
 
@@ -172,31 +179,40 @@ function sampleView() {
   const whole = (text) => (/^\d+$/.test(text) ? Number(text) : text);
   const fields = [["n", "sentences", "number", 8, { min: 1, max: 50 }], ["seed", "seed", "number", 0, { min: 0 }], ["length", "maximum length", "number", 30, { min: 2, max: 200 }]];
   return view("sample", "Sample", "The same seed gives the same sentences.", 0, "", fields, async (values, api) => {
-    const answer = await ask("sample", { n: whole(values.n), seed: whole(values.seed), max_length: whole(values.length) });
+    const seed = whole(values.seed);
+    const [answer] = await ask("sample", { n: whole(values.n), seed, max_length: whole(values.length) });
     const again = el("button", { type: "button", id: "again", text: "Another seed", onclick: () => {
-      api.form.elements.seed.value = String(answer.seed + 1);
+      api.form.elements.seed.value = String(seed + 1);
       api.submit();
     } });
-    return [el("ul", { class: "sentences" }, answer.sentences.map((s) => el("li", {}, s.words.map((word, t) =>
-      el("span", {}, word, s.states ? el("small", { text: s.states[t] }) : null))))), el("p", {}, again), ...notes(answer)];
+    return [el("ul", { class: "sentences" }, answer.samples.map((s) => el("li", {}, s.words.map((word, t) =>
+      el("span", {}, word, s.states ? el("small", { text: s.states[t] }) : null))))), el("p", {}, again)];
   });
 }
 
 function neighborsView() {
   return view("neighbors", "Look up", "Words with similar vectors.", 0, "", [["word", "word", "text", model.word, {}]], async (values, api) => {
-    const answer = await ask("neighbors", { word: values.word, n: 12 });
+    const [answer] = await ask("neighbors", { sentences: [[values.word.trim()]], n: 12 });
     return [wordTable(answer.neighbors.map((w) => [w.word, w.cosine]), "cosine", (word) => {
       api.form.elements.word.value = word;
       api.submit();
-    }), ...notes(answer)];
+    })];
   });
 }
 
 // ---- the page -------------------------------------------------------------------------------------------------
 
-let model = null;
 const NAMES = { tag: "Tag", parse: "Parse", fill: "Fill a blank", next: "Next word", score: "Score", sample: "Sample", neighbors: "Neighbors" };
 const VIEWS = { tag: tagView, parse: () => (model.constituents ? grammarView() : parseView()), fill: fillView, next: nextView, score: scoreView, sample: sampleView, neighbors: neighborsView };
+
+// Names of the tabs: the posterior comes first, unless it is that of the states of a language model.
+function tabNames() {
+  const has = (name) => model.abilities.includes(name);
+  const others = ["fill", "next", "score", "sample", "neighbors"].filter(has);
+  if (!has("posterior")) return others;
+  if (has("parse")) return ["parse", ...others];
+  return has("tag") ? ["tag", ...others] : [...others, "tag"];
+}
 
 function start() {
   document.title = `${model.name || model.title} · trelliswork explore`;
@@ -204,7 +220,7 @@ function start() {
   $("about").replaceChildren(...model.about.map(([name, value]) => el("li", {}, el("span", { text: name }), value)));
   $("parameters").replaceChildren(...Object.entries(model.parameters).map(([name, value]) => el("div", {}, el("dt", { text: name }), el("dd", { text: value }))));
   const views = new Map();
-  const tabs = model.abilities.map((ability) => el("button", { type: "button", role: "tab", id: `tab-${ability}`, text: NAMES[ability], onclick: () => show(ability) }));
+  const tabs = tabNames().map((ability) => el("button", { type: "button", role: "tab", id: `tab-${ability}`, text: NAMES[ability], onclick: () => show(ability) }));
   const show = (ability) => {
     const first = !views.has(ability);
     if (first) views.set(ability, VIEWS[ability]());
@@ -229,8 +245,30 @@ function start() {
     next.click();
   });
   window.addEventListener("resize", () => views.forEach((one) => one.root.isConnected && one.drawn()));
-  show(model.abilities[0]);
+  show(tabNames()[0]);
 }
 
-fetch("/api/model").then((response) => response.json()).then((about) => { model = about; start(); })
-  .catch((error) => $("main").replaceChildren(errorBox({ what: String(error) })));
+function askKey(again) {
+  const input = el("input", { type: "password", "aria-label": "API key", autocomplete: "off" });
+  const form = el("form", { class: "ask", onsubmit: (event) => { event.preventDefault(); key = input.value.trim(); open(); } },
+    input, el("button", { class: "main", type: "submit", text: "Open" }), el("p", { class: "hint", text: "The service needs its API key." }));
+  $("main").replaceChildren(form, ...(again ? [errorBox({ what: "This key is wrong." })] : []));
+  input.focus();
+}
+
+async function open() {
+  try {
+    const names = (await send("/v1/models")).models.map((one) => one.name);
+    const chosen = decodeURIComponent(location.hash.slice(1));
+    model = await send(`/v1/models/${encodeURIComponent(names.includes(chosen) ? chosen : names[0])}`);
+    $("models").hidden = names.length < 2;
+    $("models").replaceChildren(...names.map((name) => el("a", { href: `#${encodeURIComponent(name)}`, "aria-current": name === model.name ? "page" : null, text: name })));
+    start();
+  } catch (error) {
+    if (error.status === 401) askKey(key);
+    else $("main").replaceChildren(errorBox(error.what ? error : { what: String(error) }));
+  }
+}
+
+window.addEventListener("hashchange", () => location.reload());
+open();

@@ -6,7 +6,8 @@ const headName = (answer, head) => (head === 0 ? "root" : `${answer.words[head -
 function parseView() {
   const about = (answer, entry) => `head of ${answer.words[entry.token]} `
     + (entry.force != null ? `= ${headName(answer, entry.force)}` : `≠ ${entry.forbid.map((h) => headName(answer, h)).join(", ")}`);
-  return evidenceView("parse", "Parse", { k: 5 }, (answer, evidence) => {
+  const encode = (entries, n) => allowed(entries, n, (t) => [...Array(n + 1).keys()].filter((head) => head !== t + 1));
+  return evidenceView("parse", "Parse", { k: 5 }, encode, arcsAnswer, (answer, evidence) => {
     const token = answer.words.findIndex((_, t) => evidence.open === String(t));
     let choice = null;
     if (token >= 0) {
@@ -111,7 +112,8 @@ const spanText = (answer, span) => answer.words.slice(span.first, span.last + 1)
 
 function grammarView() {
   const about = (answer, entry) => `${entry.force ? "" : "no "}[${spanText(answer, entry)}]`;
-  return evidenceView("parse", "Parse", { k: 5 }, (answer, evidence) => {
+  const encode = (entries) => entries.map(({ first, last, force }) => [first, last, force]);
+  return evidenceView("parse", "Parse", { k: 5 }, encode, treesAnswer, (answer, evidence) => {
     const list = el("table", { class: "list narrow" }, el("thead", {}, el("tr", {}, el("th", { text: "span" }), el("th"), el("th", { class: "number", text: "p" }), el("th"))),
       el("tbody", { id: "spans" }, answer.spans.slice(0, 12).map((span) => {
         const key = `${span.first}:${span.last}`;
