@@ -9,6 +9,7 @@ from trelliswork.models.tasks import Tagger
 
 MAX_SHOWN = 80  # characters of a wrong value that an error message repeats
 BLANK = "___"
+BUSY = 429  # status of a request that finds too many waiting
 Tokens = list[Any]
 
 
