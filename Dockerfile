@@ -4,7 +4,7 @@ WORKDIR /source
 COPY pyproject.toml README.md LICENSE constraints.txt ./
 COPY src ./src
 RUN python -m venv /opt/trelliswork \
- && /opt/trelliswork/bin/python -m pip install --no-cache-dir --constraint constraints.txt '.[explore]'
+ && /opt/trelliswork/bin/python -m pip install --no-cache-dir --constraint constraints.txt '.[serve]'
 
 FROM python:3.11-slim
 COPY --from=build /opt/trelliswork /opt/trelliswork

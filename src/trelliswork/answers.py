@@ -376,7 +376,11 @@ def _of_posteriors(model: Any, X: Any, want: Want, known: Any) -> tuple[str, lis
             whole = model.posterior(sentence)
             if isinstance(model, TreeParser):
                 part = whole.condition(allowed=_allowed_arcs(known[n]))
-            evidence.append(float(part.log_partition()[0]) - float(whole.log_partition()[0]))
+            log_p = float(part.log_partition()[0]) - float(whole.log_partition()[0])
+            one = isinstance(model, Tagger) and not isinstance(model, LayeredTagger)
+            if one and model.log_prob([sentence], [given])[0] == -np.inf:  # a lexicon, which gives way to what is known
+                log_p = -math.inf
+            evidence.append(log_p)
         kind = kind if isinstance(model, TreeParser) else part.kind
     return kind, entropies or None, evidence or None
 

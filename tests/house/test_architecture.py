@@ -26,8 +26,7 @@ BELOW = {  # docs/architecture.md, column "may import"
 BELOW["models"] = set(BELOW)
 BELOW["answers"] = {*BELOW["models"], "models"}
 BELOW["report"] = {*BELOW["answers"], "answers"}
-BELOW["serve"] = {*BELOW["answers"], "answers"}
-BELOW["explore"] = {*BELOW["report"], "report", "serve"}
+BELOW["serve"] = {*BELOW["report"], "report"}
 BELOW["integrations"] = {*BELOW["report"], "report"}
 FAMILIES = {  # families, and the families that they may import
     "baselines": set(),

@@ -6,12 +6,11 @@ import pytest
 
 from tests.house.test_architecture import MODULES, SOURCE, name_of, tree_of
 
-FACES = ("cli", "serve", "explore", "report", "integrations")
+FACES = ("cli", "serve", "report", "integrations")
 ASKING = ("posterior", "fill")  # and predict, predict_marginals, ...
 STILL_ASKING = {  # to be removed, file by file
-    "cli/use/evaluate.py", "cli/use/language_model.py", "explore/parsing.py", "explore/tagging.py",
-    "explore/text.py", "integrations/scorers.py", "integrations/selection.py", "integrations/spacy_components.py",
-    "report/language_models.py", "report/parsing.py", "report/taggers.py", "serve/abilities.py",
+    "cli/use/evaluate.py", "cli/use/language_model.py", "integrations/scorers.py", "integrations/selection.py",
+    "integrations/spacy_components.py", "report/language_models.py", "report/parsing.py", "report/taggers.py",
 }  # fmt: skip
 
 

@@ -14,7 +14,7 @@ import trelliswork
 
 ROOT = Path(__file__).resolve().parents[2]
 SOURCE = Path(trelliswork.__file__).parent
-SERVER = SOURCE / "serve" / "sockets.py"  # of the explorer and the service, which listen
+SERVER = SOURCE / "serve" / "sockets.py"  # of the service, which listens
 GROUP = SOURCE / "learning" / "distributed.py"  # processes that torchrun has started; names of network devices only
 NETWORK = ("socket", "ssl", "urllib", "http", "ftplib", "smtplib", "poplib", "imaplib", "xmlrpc", "requests", "httpx")
 

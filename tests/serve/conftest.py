@@ -4,6 +4,7 @@ import warnings
 
 import pytest
 
+from tests.serve.families import fitted, page_of
 from tests.serve.services import Running
 from trelliswork import CRF, KneserNey, bundled
 
@@ -12,6 +13,18 @@ TRAIN = bundled.load("train")
 WORDS = [list(s.words) for s in TRAIN[:120]]
 TAGS = [list(s.tags) for s in TRAIN[:120]]
 TEXT = [list(s.words) for s in bundled.load("test")[:200]]
+
+
+@pytest.fixture(scope="session")
+def model():
+    """Return a function that returns a tiny model of a family."""
+    return fitted
+
+
+@pytest.fixture(scope="session")
+def page():
+    """Return a function that returns a client of the page of such a model."""
+    return page_of
 
 
 @pytest.fixture(scope="session")

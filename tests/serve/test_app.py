@@ -11,12 +11,12 @@ import httpx
 import pytest
 
 from tests.commands import run
-from tests.explore.conftest import MAKERS, SENTENCES, WORDS, fitted
 from tests.serve.conftest import TEXT
+from tests.serve.families import MAKERS, SENTENCES, WORDS, fitted, service_of
 from trelliswork import HMM
 from trelliswork.errors import DataError, LimitError, ValueRangeError
 from trelliswork.serve.abilities import abilities_of
-from trelliswork.serve.app import Served, Service, create_app
+from trelliswork.serve.app import create_app
 from trelliswork.serve.engine import Engine
 from trelliswork.serve.metrics import BOUNDS, Metrics
 from trelliswork.serve.openapi import document
@@ -27,15 +27,6 @@ JSON = {"content-type": "application/json"}
 NDJSON = {"content-type": "application/x-ndjson"}
 QUICK = ("crf", "chunker", "numbers", "parser", "kneser-ney")
 FAMILIES = [name if name in QUICK else pytest.param(name, marks=pytest.mark.slow) for name in MAKERS]  # others: torch
-
-
-def service_of(models, key=None, **limits):
-    named = {name: abilities_of(type(model)) for name, model in models.items()}
-    memory = Metrics.create(named, 2)
-    service = Service(Settings(**limits), named, Metrics(named, memory, 2, 0), key)
-    os.close(memory)
-    service.models = {n: Served(n, model, named[n], Form.of(model)) for n, model in models.items()}
-    return service
 
 
 def posts(service, *requests, together=False):
@@ -126,23 +117,19 @@ def test_too_many_bytes_and_words(tagger):
     assert "words" in answers[1]["error"]["expected"]
 
 
-class Slow:
-    """A tagger that waits for a gate."""
+def slow_service(tagger, **limits):
+    """Return a service with a tagger that waits for a gate, and the tagger."""
+    service, slow = service_of({"tagger": tagger}, **limits), copy.copy(tagger)
+    slow.gate, slow.sizes = threading.Event(), []
 
-    def __init__(self, model):
-        self.model, self.gate, self.sizes = model, threading.Event(), []
-
-    def predict(self, X):
-        self.gate.wait(5)
-        self.sizes.append(len(X))
+    def predict(X, **how):
+        slow.gate.wait(5)
+        slow.sizes.append(len(X))
         if ["fail"] in X:
             raise DataError("one sentence failed")
-        return self.model.predict(X)
+        return tagger.predict(X, **how)
 
-
-def slow_service(tagger, **limits):
-    service = service_of({"tagger": tagger}, **limits)
-    slow = Slow(tagger)
+    slow.predict = predict
     service.models["tagger"] = replace(service.models["tagger"], model=slow)
     return service, slow
 
@@ -185,7 +172,7 @@ def test_failures_are_logged_and_limits_are_413(tagger, caplog):
     service = service_of({"tagger": tagger})
     for error, status in ((LimitError("too long"), 413), (ZeroDivisionError("secret"), 500)):
         broken = copy.copy(tagger)
-        broken.predict = lambda X, error=error: (_ for _ in ()).throw(error)
+        broken.predict = lambda X, error=error, **how: (_ for _ in ()).throw(error)
         service.models["tagger"] = replace(service.models["tagger"], model=broken)
         response = post(service, "/v1/tag", {"sentences": ["a"]})
         assert response.status_code == status
@@ -363,7 +350,11 @@ def test_raw_text_is_tokenized_and_answers_have_places(service, tagger):
     assert [one["labels"] for one in answer] == tagger.predict(words)
     for body in ({"text": " \n"}, {"text": 3}, {"text": "a", "sentences": ["b"]}):
         assert post(service, "/v1/tag", body).status_code == 400
-    assert post(service, "/v1/lm/fill", {"text": "The ___ ."}).status_code == 400
+    parts = post(service, "/v1/tag", {"text": [text, "One."]}).json()["answers"]  # each string is a sentence
+    assert [one["words"] for one in parts] == [words[0] + words[1], ["One", "."]]
+    given = post(service, "/v1/lm/fill", {"text": "The ___ isn't."}).json()["answers"][0]
+    want = post(service, "/v1/lm/fill", {"sentences": [["The", None, "is", "n't", "."]]}).json()["answers"][0]
+    assert (given["words"], given["blanks"]) == (["The", "___", "is", "n't", "."], want["blanks"])
 
 
 def test_answers_say_which_words_are_known():

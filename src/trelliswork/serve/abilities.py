@@ -32,12 +32,10 @@ class Option:
 
     def schema(self) -> dict[str, Any]:
         """Return the JSON schema."""
-        if self.most == 0:
-            return {"type": ["array", "object"], "default": self.default, "description": self.help}
-        if self.most == 1:
-            return {"type": "boolean", "default": bool(self.default), "description": self.help}
-        limits = {"minimum": self.least, "maximum": self.most, "default": self.default}
-        return {"type": "integer", **limits, "description": self.help}
+        kind: dict[str, Any] = {"type": "integer", "minimum": self.least, "maximum": self.most, "default": self.default}
+        if self.most < 2:
+            kind = {"type": "boolean", "default": bool(self.default)} if self.most else {"type": ["array", "object"]}
+        return kind | {"description": self.help}
 
     def read(self, value: Any) -> Any:
         """Return the value of a field of JSON."""
@@ -106,20 +104,12 @@ def abilities_of(cls: Any, page: bool = False) -> dict[str, Ability]:
 
 
 def _tag(model: Any, sentences: Sequence[Any], options: Options) -> Answers:
-    probabilities, k, known = options
-    answers = ask(model, sentences, Want(topk=k) if k > 1 else Want(marginals=bool(probabilities)))
-    if k > 1:
-        return _with_known(model, sentences, [{"labelings": a.result()["labelings"]} for a in answers], known)
-    return _with_known(model, sentences, [a.result() for a in answers], known)
-
-
-def _tag_layers(model: Any, sentences: Sequence[Any], options: Options) -> Answers:
-    answers = ask(model, sentences, Want(marginals=bool(options[0])))
-    return _with_known(model, sentences, [a.result() for a in answers], options[1])
-
-
-def _with_known(model: Any, sentences: Sequence[Any], answers: Answers, known: int) -> Answers:
-    """Add to each answer which words the model has seen in training; null if it has not kept them."""
+    probabilities, *topk, known = options
+    best = topk[0] if topk and topk[0] > 1 else 0
+    want = Want(marginals=bool(probabilities) and not best, topk=best)
+    answers = [answer.result() for answer in ask(model, sentences, want)]
+    if best:
+        answers = [{"labelings": answer["labelings"]} for answer in answers]
     if known:
         if model not in _WORDS:
             _WORDS[model] = model.known_words()
@@ -130,13 +120,9 @@ def _with_known(model: Any, sentences: Sequence[Any], answers: Answers, known: i
 
 
 def _parse(model: Any, sentences: Sequence[Any], options: Options) -> Answers:
-    return [answer.result() for answer in ask(model, sentences, Want(marginals=bool(options[0])))]
-
-
-def _parse_trees(model: Any, sentences: Sequence[Any], options: Options) -> Answers:
-    for n, sentence in enumerate(sentences):
-        posterior.check_tree(sentence, n)
-    return [answer.result() for answer in ask(model, sentences)]
+    if model.constituents:
+        posterior.check_trees(sentences)
+    return [answer.result() for answer in ask(model, sentences, Want(marginals=any(options)))]
 
 
 def _score(model: Any, sentences: Sequence[Any], options: Options) -> Answers:
@@ -183,18 +169,26 @@ def _neighbors(model: Any, sentences: Sequence[Any], options: Options) -> Answer
     return answers
 
 
+_STRING, _NUMBER = {"type": "string"}, {"type": "number"}
+
+
 def _list(of: Any) -> dict[str, Any]:
     return {"type": "array", "items": of}
 
 
-_STRING, _NUMBER = {"type": "string"}, {"type": "number"}
+def _object(**properties: Any) -> dict[str, Any]:
+    return {"type": "object", "properties": properties}
+
+
+def _by_layer(of: Any) -> dict[str, Any]:
+    return {"type": "object", "additionalProperties": of}
+
+
 _PROBABILITIES = Option("probabilities", "Whether to add the probability of each label, or of each arc.")
 _KNOWN = Option("known", "Whether to add which words the model has seen in training.")
-_KNOWN_SCHEMA = {"type": ["array", "null"], "items": {"type": "boolean"}}
 _WORDS: WeakKeyDictionary[Any, set[str] | None] = WeakKeyDictionary()  # of served models
-_LABELING = {"type": "object", "properties": {"labels": _list(_STRING), "probability": _NUMBER}}
-_WORD = {"type": "object", "properties": {"word": _STRING, "p": _NUMBER}}
-_N = Option("n", "Number of words per blank.", 10, MAX_BEST)
+_WORD = _object(word=_STRING, p=_NUMBER)
+_N = Option("n", "Number of words.", 10, MAX_BEST)
 _K = Option("k", "Number of most probable labelings or trees.", 5, MAX_TREES)
 _EVIDENCE = Option("evidence", "What is known about the one sentence of the request.", None, 0)
 TAG = Ability(
@@ -205,20 +199,19 @@ TAG = Ability(
     schema={
         "labels": _list(_STRING),
         "probabilities": _list(_NUMBER),
-        "labelings": _list(_LABELING),
-        "known": _KNOWN_SCHEMA,
+        "labelings": _list(_object(labels=_list(_STRING), probability=_NUMBER)),
+        "known": {"type": ["array", "null"], "items": {"type": "boolean"}},
     },
 )
-TAG_LAYERS = Ability(
-    "tag",
-    "Label the tokens of sentences in several layers.",
-    _tag_layers,
-    (_PROBABILITIES, _KNOWN),
+TAG_LAYERS = replace(
+    TAG,
+    summary="Label the tokens of sentences in several layers.",
+    options=(_PROBABILITIES, _KNOWN),
     together=False,  # belief propagation stops when the slowest sentence has converged
     schema={
-        "labels": {"type": "object", "additionalProperties": _list(_STRING)},
-        "probabilities": {"type": "object", "additionalProperties": _list(_NUMBER)},
-        "known": _KNOWN_SCHEMA,
+        "labels": _by_layer(_list(_STRING)),
+        "probabilities": _by_layer(_list(_NUMBER)),
+        "known": {"type": ["array", "null"], "items": {"type": "boolean"}},
     },
 )
 PARSE = Ability(
@@ -232,9 +225,7 @@ PARSE = Ability(
         "probabilities": _list(_NUMBER),
     },
 )
-PARSE_TREES = Ability(
-    "parse", "Parse sentences: bracketed trees.", _parse_trees, together=False, schema={"tree": _STRING}
-)
+PARSE_TREES = Ability("parse", "Parse sentences: bracketed trees.", _parse, together=False, schema={"tree": _STRING})
 SCORE = Ability(
     "score",
     "Return the natural logarithm of the probability of sentences; null if it is zero.",
@@ -246,7 +237,7 @@ FILL = Ability(
     "fill",
     "Return the most probable words of blanks: null, or ___.",
     _fill,
-    (_N,),
+    (replace(_N, help="Number of words per blank."),),
     together=False,
     blanks=True,
     schema={"blanks": _list(_list(_WORD))},
@@ -255,7 +246,7 @@ NEXT = Ability(
     "next",
     "Return the most probable next words after the starts of sentences, and the probability of the end.",
     _next,
-    (replace(_N, help="Number of words."),),
+    (_N,),
     together=False,
     schema={"next": _list(_WORD), "end": _NUMBER},
 )
@@ -269,16 +260,16 @@ SAMPLE = Ability(
         Option("max_length", "Maximum number of words.", 40, MAX_LENGTH, 2),
     ),
     together=False,
-    schema={"samples": _list({"type": "object"})},
+    schema={"samples": _list(_object(words=_list(_STRING)))},
     sentences=False,
 )
 NEIGHBORS = Ability(
     "neighbors",
     "Return the words whose vectors are most similar to that of a word; each sentence is one word.",
     _neighbors,
-    (replace(_N, help="Number of words."),),
+    (_N,),
     together=False,
-    schema={"neighbors": _list({"type": "object", "properties": {"word": _STRING, "cosine": _NUMBER}})},
+    schema={"neighbors": _list(_object(word=_STRING, cosine=_NUMBER))},
 )
 POSTERIOR = Ability(
     "posterior",
@@ -286,7 +277,7 @@ POSTERIOR = Ability(
     posterior.labels,
     (_K, _EVIDENCE),
     together=False,
-    schema={"kind": _STRING, "marginals": {}},
+    schema={"kind": _STRING},
     max_words=200,
 )
 POSTERIOR_LAYERS = replace(POSTERIOR, answer=posterior.layers, options=(_EVIDENCE,), max_words=100)

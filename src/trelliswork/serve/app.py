@@ -55,8 +55,8 @@ class Service:
         self.key = key
         self._split = load_tokenizer(settings.tokenizer)
         self.models: dict[str, Served] = {}
-        self.engine = Engine(settings.max_queue, settings.batch_words, observe=self._observe)
-        self._texts = Engine(settings.max_queue, name="texts")  # splits raw text, reads and writes JSON
+        self.engine = Engine(settings.max_queue, settings.batch_words, self._observe)
+        self._texts = Engine(settings.max_queue)  # splits raw text, reads and writes JSON
 
     def find(self, ability: str, model: str | None) -> tuple[Served, Ability]:
         """Return a model by name, or the only one with an ability."""
@@ -93,12 +93,12 @@ class Service:
 
         A string is split into sentences; each string in a list is one sentence.
         """
-        if not isinstance(fields, dict) or "text" not in fields:
+        if not isinstance(fields, dict) or "text" not in fields or not ability.sentences:
             return None
         text = fields.pop("text")
         if "sentences" in fields:
             raise RequestError("the fields of the request", "either 'sentences' or 'text'", "both")
-        if served.form.kind != "words" or not ability.sentences:
+        if served.form.kind != "words":
             raise RequestError("field 'text'", f"no raw text, but sentences: {served.form.expected}", "raw text")
         if isinstance(text, list) and all(isinstance(one, str) for one in text):
             pieces = [list(chain.from_iterable(self._split(one))) for one in text]
@@ -111,10 +111,10 @@ class Service:
 
     def sentences(self, served: Served, ability: Ability, fields: Any) -> tuple[list[Tokens], Options, int]:
         """Return the checked sentences of a request, its options, and the number of words."""
-        given = fields.pop("sentences", None) if isinstance(fields, dict) else None
-        if not ability.sentences and isinstance(fields, dict) and given is None:
+        if isinstance(fields, dict) and not ability.sentences:
             return [[]], ability.read_options(fields), 0
-        if not ability.sentences or not isinstance(given, list) or not given:
+        given = fields.pop("sentences", None) if isinstance(fields, dict) else None
+        if not isinstance(given, list) or not given:
             expected = 'a JSON object with a list of sentences: {"sentences": [...]}, or with {"text": "..."}'
             raise RequestError("the body of the request", expected, fields if given is None else given)
         options = ability.read_options(fields)
@@ -152,7 +152,7 @@ class Service:
         self.metrics.add("sentences_total", which, n_sentences)
         self.metrics.add("words_total", which, words)
 
-    def _observe(self, key: Any, n_jobs: int, words: int, seconds: float) -> None:
+    def _observe(self, key: Any, words: int, seconds: float) -> None:
         if key is not None:
             which = f'model="{key[1]}",ability="{key[2]}"'
             self.metrics.add("batches_total", which)

@@ -51,52 +51,41 @@ class Child:
 class Master:
     """The workers of a service."""
 
-    def __init__(self, settings: Settings, listening: Socket, say: Callable[[str], object]) -> None:
+    def __init__(self, settings: Settings, listening: Socket) -> None:
         self._copies = {name: os.memfd_create(name) for name in settings.models} if sys.platform == "linux" else {}
         copies = {name: f"/proc/{os.getpid()}/fd/{place}" for name, place in self._copies.items()}
-        self._settings, self._listening, self._say = replace(settings, copies=copies), listening, say
-        self._named = settings.abilities
-        self._memory = Metrics.create(self._named, settings.workers + 1)
-        self._metrics = Metrics(self._named, self._memory, settings.workers + 1, settings.workers)
+        self._settings, self._listening = replace(settings, copies=copies), listening
+        self._memory = Metrics.create(settings.abilities, settings.workers + 1)
+        self._metrics = Metrics(settings.abilities, self._memory, settings.workers + 1, settings.workers)
         self._workers: dict[int, Child] = {}
-        self._ending = asyncio.Event()
         self._reloading: asyncio.Task[None] | None = None
 
     async def run(self, ready: Callable[[], object], waiting: Callable[[], object]) -> None:
         """Serve until SIGTERM or Ctrl-C."""
-        loop = asyncio.get_running_loop()
+        loop, ended = asyncio.get_running_loop(), asyncio.Event()
         for number in (signal.SIGTERM, signal.SIGINT):
-            loop.add_signal_handler(number, self._ending.set)
+            loop.add_signal_handler(number, ended.set)
         loop.add_signal_handler(signal.SIGHUP, self._reload)
         late = loop.call_later(PATIENCE, waiting)
-        keepers = []
+        starting, ending = asyncio.ensure_future(self._start_all()), asyncio.ensure_future(ended.wait())
+        both: list[asyncio.Future[Any]] = [starting, ending]
+        keepers: list[asyncio.Future[Any]] = []
         try:
-            rows = range(self._settings.workers)
-            await self._unless_ending(asyncio.ensure_future(self._start_all()))
-            if self._ending.is_set():
-                return
-            late.cancel()
-            keepers = [asyncio.ensure_future(self._keep(row)) for row in rows]
-            ready()
-            await self._ending.wait()
+            await asyncio.wait(both, return_when=asyncio.FIRST_COMPLETED)
+            if starting.done():
+                starting.result()
+                late.cancel()
+                keepers += [asyncio.ensure_future(self._keep(row)) for row in range(self._settings.workers)]
+                ready()
+                await ending
         finally:
             late.cancel()
-            for keeper in keepers:
-                keeper.cancel()
+            for task in (*both, *keepers):
+                task.cancel()
             self._listening.close()
             await self._stop()
             for place in (self._memory, *self._copies.values()):
                 os.close(place)
-
-    async def _unless_ending(self, task: "asyncio.Future[Any]") -> None:
-        ending = asyncio.ensure_future(self._ending.wait())
-        both: list[asyncio.Future[Any]] = [task, ending]
-        await asyncio.wait(both, return_when=asyncio.FIRST_COMPLETED)
-        ending.cancel()
-        if task.done():
-            task.result()
-        else:
-            task.cancel()
 
     def _copy_weights(self) -> None:
         """Copy the weights into memory that workers share: whoever maps a file is killed if somebody truncates it."""
@@ -142,14 +131,12 @@ class Master:
             self._metrics.add("restarts_total")
             failures = failures + 1 if time.monotonic() - began < SOON else 1
             pause = PAUSES[min(failures, len(PAUSES)) - 1]
-            self._say(
-                f"worker {row} ended with exit code {code}; another one starts" + (f" in {pause} s" * (pause > 0))
-            )
+            _say(f"worker {row} ended with exit code {code}; another one starts" + (f" in {pause} s" * (pause > 0)))
             await asyncio.sleep(pause)
             try:
                 await self._start(row)
             except TrellisworkError as error:
-                self._say(f"worker {row}: {error}")
+                _say(f"worker {row}: {error}")
 
     def _reload(self) -> None:
         """Have the workers load the models again, one after the other, so that all but one answer at full speed."""
@@ -166,7 +153,7 @@ class Master:
                     child.process.send_signal(signal.SIGHUP)
                     await child.reloads.get()
         failed = self._metrics.total("reloads_total", 'result="failed"') - failed
-        self._say("models were loaded again" if not failed else "not all models were loaded again: see above")
+        _say("models were loaded again" if not failed else "not all models were loaded again: see above")
 
     async def _stop(self) -> None:
         """End the workers when they have answered what has begun."""
@@ -185,6 +172,10 @@ class Master:
                 await process.wait()
 
 
+def _say(line: str) -> None:
+    print(line, file=sys.stderr, flush=True)
+
+
 def serve(
     settings: Settings,
     *,
@@ -193,7 +184,6 @@ def serve(
     allow_remote: bool = False,
     ready: Callable[[str], object] = print,
     waiting: Callable[[], object] = lambda: None,
-    say: Callable[[str], object] = lambda line: print(line, file=sys.stderr, flush=True),
 ) -> None:
     """Serve models until SIGTERM or Ctrl-C.
 
@@ -209,8 +199,6 @@ def serve(
         Called with the address when all workers serve.
     waiting : callable
         Called if that takes long.
-    say : callable
-        Called with a line when a worker was replaced or models were loaded again.
 
     Notes
     -----
@@ -224,4 +212,4 @@ def serve(
         settings = replace(settings, hosts=(*LOOPBACK, host))
     listening = open_socket(host, port)
     with listening:
-        asyncio.run(Master(settings, listening, say).run(lambda: ready(address(host, listening)), waiting))
+        asyncio.run(Master(settings, listening).run(lambda: ready(address(host, listening)), waiting))

@@ -59,8 +59,7 @@ def arcs(model: Any, sentences: Sequence[Any], options: Sequence[Any]) -> list[P
 def trees(model: Any, sentences: Sequence[Any], options: Sequence[Any]) -> list[Plain]:
     """Answer for a grammar: the tree with most expected correct spans, spans, and k best trees."""
     k, evidence = options
-    for n, sentence in enumerate(sentences):
-        check_tree(sentence, n)
+    check_trees(sentences)
     known = _one(sentences, evidence, lambda n: _spans(evidence, n))
     if not has_all_rules(model):
         if known:
@@ -87,10 +86,11 @@ def has_all_rules(model: Any) -> bool:
     return bool(N * (N + P) ** 2 <= pcfg.MAX_RULES)
 
 
-def check_tree(sentence: Sequence[Any], n: int) -> None:
+def check_trees(sentences: Sequence[Any]) -> None:
     """Raise an error for a sentence that no tree has."""
-    if len(sentence) < 2:
-        raise RequestError(f"sentence {n}", "at least two words: a tree has two words or more", "one word")
+    for n, sentence in enumerate(sentences):
+        if len(sentence) < 2:
+            raise RequestError(f"sentence {n}", "at least two words: a tree has two words or more", "one word")
 
 
 def _one(sentences: Sequence[Any], evidence: Any, read: Any) -> Any:

@@ -14,7 +14,7 @@ from trelliswork.serve.abilities import Ability, Options
 from trelliswork.serve.app import NDJSON, Served, Service, explained
 from trelliswork.serve.engine import Job
 from trelliswork.serve.protocol import PENDING
-from trelliswork.serve.requests import RequestError, Tokens, read_json
+from trelliswork.serve.requests import BUSY, RequestError, Tokens, read_json
 
 AHEAD = 4  # groups of lines whose answers are not sent yet
 GROUP_WORDS = 2_000  # that are answered together
@@ -151,7 +151,7 @@ class _Stream:
             try:
                 return self._service.submit(self._served, self._ability, self._options, sentences, words)
             except RequestError as error:
-                if error.status != self._service.engine.status:
+                if error.status != BUSY:
                     raise
                 await asyncio.sleep(PATIENCE)
 

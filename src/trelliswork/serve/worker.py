@@ -20,7 +20,6 @@ import uvicorn
 from trelliswork import machine
 from trelliswork.errors import DataError, TrellisworkError
 from trelliswork.serve.abilities import abilities_of
-from trelliswork.serve.accepting import Acceptor
 from trelliswork.serve.app import Served, Service, create_app
 from trelliswork.serve.metrics import Metrics
 from trelliswork.serve.protocol import TimedProtocol
@@ -29,17 +28,22 @@ from trelliswork.serve.settings import Settings, api_key
 from trelliswork.serve.sockets import Socket, inherited
 
 SWITCH = 0.001  # seconds after which the thread that computes gives way to the one that talks to clients
+PAUSE = 0.002  # seconds that a worker with more connections than others leaves a new one to them
+FULL_PAUSE = 0.1  # seconds until the next try if the system has no more connections
 KEEP_ALIVE = 60  # seconds that a connection may be idle between requests
 _log = logging.getLogger("trelliswork.serve")
 
 
 class Worker(uvicorn.Server):
-    """A server that accepts from a shared socket; signals are handled by `_serve`."""
+    """A server that accepts from a socket that all workers share; signals are handled by `_serve`.
+
+    It accepts one connection at a time, and leaves a new one to workers with fewer for a moment. Without this, the
+    first worker that wakes up takes all connections that have come together, and keeps them.
+    """
 
     def __init__(self, config: uvicorn.Config, listening: Socket, service: Service) -> None:
         super().__init__(config)
         self._listening, self._service = listening, service
-        self._acceptor: Acceptor | None = None
 
     @contextlib.contextmanager
     def capture_signals(self) -> Generator[None, None, None]:
@@ -48,33 +52,73 @@ class Worker(uvicorn.Server):
 
     async def startup(self, sockets: Any = None) -> None:
         """Start to accept connections."""
-        config, state = self.config, self.server_state
-
-        def protocol() -> asyncio.Protocol:
-            connection: asyncio.Protocol = TimedProtocol(config=config, server_state=state, app_state={})
-            return connection
-
-        most = self._service.settings.max_connections
-        self.servers = []
-        self._acceptor = Acceptor(self._listening, protocol, self._service.metrics, most, state.connections)
+        self._loop, self.servers = asyncio.get_running_loop(), []
+        self._connecting: set[asyncio.Task[Any]] = set()
         self._service.metrics.set("workers", 1)
+        self._accepting = self._loop.create_task(self._accept_all())
         self.started = True
         _report("ready")
 
     async def on_tick(self, counter: int) -> bool:
         """Publish the number of connections, ten times per second."""
-        self._service.metrics.set("connections", len(self.server_state.connections))
+        self._service.metrics.set("connections", self._n)
         self._service.metrics.set("waiting", self._service.engine.waiting)
         return await super().on_tick(counter)
 
     async def shutdown(self, sockets: Any = None) -> None:
-        """Answer what has begun, then close."""
-        assert self._acceptor is not None
+        """Accept what has come so far, answer what has begun, then close."""
         self._service.metrics.set("workers", 0)
-        self._acceptor.close()
-        await self._acceptor.wait_closed()
+        self._accepting.cancel()
+        self._loop.remove_reader(self._listening)
+        with contextlib.suppress(OSError):
+            while self._n < self._service.settings.max_connections and self._accept():
+                pass
+        if self._connecting:
+            await asyncio.wait(self._connecting)
         self._listening.close()
         await super().shutdown(sockets)
+
+    @property
+    def _n(self) -> int:
+        return len(self.server_state.connections) + len(self._connecting)
+
+    async def _accept_all(self) -> None:
+        metrics, readable = self._service.metrics, asyncio.Event()
+        while True:
+            readable.clear()
+            self._loop.add_reader(self._listening, readable.set)
+            await readable.wait()
+            self._loop.remove_reader(self._listening)
+            pairs = zip(metrics.of_workers("connections"), metrics.of_workers("workers"), strict=True)
+            if self._n > min((n for n, alive in pairs if alive), default=self._n):
+                await asyncio.sleep(PAUSE)
+            while self._n >= self._service.settings.max_connections:
+                await asyncio.sleep(PAUSE)
+            try:
+                self._accept()
+            except OSError:  # such as too many open files: try again later
+                await asyncio.sleep(FULL_PAUSE)
+
+    def _accept(self) -> bool:
+        try:
+            connection, _ = self._listening.accept()
+        except (BlockingIOError, InterruptedError, ConnectionAbortedError):  # another worker was faster
+            return False
+        connection.setblocking(False)
+        task = self._loop.create_task(self._loop.connect_accepted_socket(self._protocol, connection))
+        self._connecting.add(task)
+        task.add_done_callback(self._accepted)
+        return True
+
+    def _protocol(self) -> asyncio.Protocol:
+        connection: asyncio.Protocol = TimedProtocol(config=self.config, server_state=self.server_state, app_state={})
+        return connection
+
+    def _accepted(self, task: "asyncio.Task[Any]") -> None:
+        self._connecting.discard(task)
+        if not task.cancelled():
+            task.exception()  # the client has gone
+        self._service.metrics.set("connections", self._n)
 
 
 def load_served(settings: Settings, name: str) -> Served:
@@ -86,7 +130,7 @@ def load_served(settings: Settings, name: str) -> Served:
     served = Served(name, model, abilities_of(type(model), settings.page), Form.of(model))
     example: Tokens = [tuple(t) if isinstance(t, list) else t for t in model.example_ or ()]
     for ability in served.abilities.values() if example else ():
-        sentence: Tokens = [None, *example[1:]] if ability.blanks else example
+        sentence: Tokens = [None, *example[1:]] if ability.blanks else example[: ability.max_words]
         with contextlib.suppress(TrellisworkError, RequestError), warnings.catch_warnings():  # such as unknown words
             warnings.simplefilter("ignore")
             ability.answer(model, [sentence], ability.read_options({}))
@@ -116,24 +160,16 @@ def _report(line: str) -> None:
 
 async def _serve(server: Worker, service: Service) -> None:
     loop = asyncio.get_running_loop()
-    tasks: set[asyncio.Task[None]] = set()
+    tasks = []
 
     def end() -> None:
+        loop.remove_reader(sys.stdin.fileno())
         server.should_exit = True
 
-    def orphaned() -> None:  # the master has closed its end, or died
-        loop.remove_reader(sys.stdin.fileno())
-        end()
-
-    def reload() -> None:
-        task = loop.create_task(_reload(service))
-        tasks.add(task)
-        task.add_done_callback(tasks.discard)
-
     loop.add_signal_handler(signal.SIGTERM, end)
-    loop.add_signal_handler(signal.SIGHUP, reload)
+    loop.add_signal_handler(signal.SIGHUP, lambda: tasks.append(loop.create_task(_reload(service))))
     signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGTERM, signal.SIGHUP])
-    loop.add_reader(sys.stdin.fileno(), orphaned)
+    loop.add_reader(sys.stdin.fileno(), end)  # the master has closed its end, or died
     await server.serve()
     sys.stderr.flush()
     os._exit(0)  # at once: a model that is being loaded, or the orderly end of large ones, would take seconds
@@ -159,9 +195,8 @@ def main() -> None:
     TimedProtocol.request_seconds = settings.request_seconds
     silent: Any = {"log_level": "critical", "access_log": False}  # the application logs failed requests itself
     limits: Any = {"timeout_keep_alive": KEEP_ALIVE, "timeout_graceful_shutdown": int(settings.grace) or 1}
-    config = uvicorn.Config(
-        create_app(service), http=TimedProtocol, ws="none", lifespan="off", server_header=False, **silent, **limits
-    )
+    app: Any = {"app": create_app(service), "http": TimedProtocol, "ws": "none", "lifespan": "off"}
+    config = uvicorn.Config(**app, server_header=False, **silent, **limits)
     config.load()
     asyncio.run(_serve(Worker(config, inherited(listening), service), service))
 

@@ -1,11 +1,10 @@
-"""Tiny models of every family, each trained when first used, and clients of their pages."""
+"""Tiny models of every family, each trained when first used, and the service in this process."""
 
+import os
 import warnings
 from collections.abc import Callable
 from functools import cache
 from typing import Any
-
-import pytest
 
 from trelliswork import (
     CRF,
@@ -19,8 +18,12 @@ from trelliswork import (
     MRFTagger,
     bundled,
 )
-from trelliswork.explore.app import create_app
 from trelliswork.models import LogBilinear
+from trelliswork.serve.abilities import abilities_of
+from trelliswork.serve.app import Served, Service, create_app
+from trelliswork.serve.metrics import Metrics
+from trelliswork.serve.requests import Form
+from trelliswork.serve.settings import Settings
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # about its choice of httpx
@@ -60,15 +63,38 @@ def fitted(name: str) -> Any:
         return MAKERS[name]()
 
 
-def client_of(model: Any, **options: Any) -> TestClient:
-    return TestClient(create_app(model, **options), base_url="http://127.0.0.1:8765")
+def service_of(models: dict[str, Any], key: bytes | None = None, **limits: Any) -> Service:
+    """Return the service of a worker with models."""
+    settings = Settings(**limits)
+    named = {name: abilities_of(type(model), settings.page) for name, model in models.items()}
+    memory = Metrics.create(named, 2)
+    service = Service(settings, named, Metrics(named, memory, 2, 0), key)
+    os.close(memory)
+    service.models = {n: Served(n, model, named[n], Form.of(model)) for n, model in models.items()}
+    return service
 
 
-@pytest.fixture(scope="session")
-def model() -> Callable[[str], Any]:
-    return fitted
+class Page(TestClient):
+    """A client of the page of one model, which is called m."""
+
+    def __init__(self, model: Any, **limits: Any) -> None:
+        app = create_app(service_of({"m": model}, **{"page": True} | limits))
+        super().__init__(app, base_url="http://127.0.0.1:8765")
+
+    def facts(self) -> Any:
+        return self.get("/v1/models/m").json()
+
+    def ask(self, ability: str, sentence: Any = None, **fields: Any) -> Any:
+        """Return the answer for one sentence."""
+        (answer,) = self.answers(ability, **({} if sentence is None else {"sentences": [sentence]}), **fields)
+        return answer
+
+    def answers(self, ability: str, **fields: Any) -> Any:
+        response = self.post(f"/v1/m/{ability}", json=fields)
+        assert response.status_code == 200, response.text
+        return response.json()["answers"]
 
 
-@pytest.fixture(scope="session")
-def client() -> Callable[[str], TestClient]:
-    return cache(lambda name: client_of(fitted(name)))
+@cache
+def page_of(name: str) -> Page:
+    return Page(fitted(name))

@@ -7,8 +7,9 @@ from contextlib import ExitStack
 import pytest
 
 from tests.browser import WIDTHS
-from trelliswork.explore.app import create_app
-from trelliswork.explore.server import open_socket
+from tests.serve.families import service_of
+from trelliswork.serve.app import create_app
+from trelliswork.serve.sockets import open_socket
 
 HOSTILE = "<img src=x onerror=document.title='run'>"
 
@@ -24,7 +25,7 @@ def address(model) -> Callable[[str], str]:
         def serve(name: str) -> str:
             if name not in addresses:
                 listening = stack.enter_context(open_socket("127.0.0.1", 0))
-                app = create_app(model(name), name=name)
+                app = create_app(service_of({name: model(name)}, page=True))
                 server = uvicorn.Server(uvicorn.Config(app, log_level="critical", lifespan="off", ws="none"))
                 thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]}, daemon=True)
                 thread.start()
