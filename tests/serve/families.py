@@ -78,7 +78,7 @@ class Page(TestClient):
     """A client of the page of one model, which is called m."""
 
     def __init__(self, model: Any, **limits: Any) -> None:
-        app = create_app(service_of({"m": model}, **{"page": True} | limits))
+        app = create_app(service_of({"m": model}, **{"page": True, "timeout": 600.0} | limits))
         super().__init__(app, base_url="http://127.0.0.1:8765")
 
     def facts(self) -> Any:
