@@ -12,7 +12,7 @@ from numpy.testing import assert_allclose
 import trelliswork as tw
 from tests.commands import run
 from trelliswork import CRF, BrownClusters, FactorialCRF, Lexicon, WordVectors
-from trelliswork.compute.sharing import sharing
+from trelliswork.compute.sharing import Group, sharing
 from trelliswork.data.moments import count_moments
 from trelliswork.errors import DataError, ShapeError, ValueRangeError
 from trelliswork.features import WordFeatures
@@ -20,7 +20,6 @@ from trelliswork.features.feature_map import FeatureMap
 from trelliswork.features.knowledge import Knowledge
 from trelliswork.features.templates import parse_template
 from trelliswork.models import LogBilinear
-from trelliswork.models.warmup import _OneOfTwo
 
 CLUSTERS = BrownClusters.from_paths({"the": "00", "a": "00", "dog": "010", "cat": "011", "runs": "10", "sleeps": "11"})
 X = [["the", "dog", "runs"], ["a", "dog"], ["the", "dog", "runs"]]
@@ -416,11 +415,15 @@ def test_parser_with_clusters(tmp_path):
     assert tagged.predict([["big", "cats", "bark"]])[0][2] == (0, "root")
 
 
+class OneOfTwo(Group):
+    size = 2
+
+
 def test_one_of_two_processes():
     """The other process has no sentences, so that the result is that of one."""
     options = {"clusters": CLUSTERS, "vectors": VECTORS, "lexicon": Lexicon.learn([["dog"]], [["B-X"]]), "tol": 1e-9}
     alone = CRF("pos", **options).fit(X, Y)
-    with sharing(_OneOfTwo()):
+    with sharing(OneOfTwo()):
         shared = CRF("pos", **options).fit(X, Y)
     p, q = (np.array([list(t.values()) for t in m.predict_marginals(X)[0]]) for m in (alone, shared))
     assert_allclose(p, q, atol=1e-4)
