@@ -1,4 +1,4 @@
-"""Rooms have no more lines than they need: a ceiling for each, which only falls, and the budget that it is falling to."""
+"""Each room has a ceiling of lines, which only falls, and the budget that it falls to."""
 
 from tests.house.test_architecture import MODULES, SOURCE
 
