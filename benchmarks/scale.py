@@ -37,8 +37,6 @@ BENCHMARK = Benchmark(
         _case("moments", {"n": 6}, n=1),
         _case("mrf C=10000", {"C": 10_000, "rank": 30, "steps": 4}, C=200),
         _case("tag files", {"n": 8}, n=1),
-        _case("hmm-lm 256 states", {"n": 8000, "states": 256, "batch": 8192}, n=100, states=8, batch=512),
-        _case("lbl rank 30", {"n": 20_000, "batch": 8000}, n=200, batch=500),
         _case("pcfg 10+20", {"n": 4000, "max_iter": 4}, n=40, max_iter=2),
     ),
     rtol=1e-3,

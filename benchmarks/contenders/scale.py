@@ -7,7 +7,6 @@ Each function takes ``{"task": ..., sizes}``. A group of processes starts once a
 - ``moments``: counts of the words and word pairs of WikiText-2 and PTB, n times;
 - ``mrf``: value and gradient of the lifted MRF language model of C words, at several parameters;
 - ``tag``: the command ``tag`` on n copies of the test part of CoNLL-2000;
-- ``hmm-lm``, ``lbl``: an epoch of the HMM language model and of the log-bilinear one, on n sentences of PTB;
 - ``pcfg``: iterations of EM on n short sentences of PTB;
 """
 
@@ -219,28 +218,6 @@ def _share(group: Any, X: list[Any]) -> list[Any]:
 def _lines(n: int, longest: int) -> list[list[str]]:
     text = (_data() / "ptb-lm" / "ptb.train.txt").read_text(encoding="utf-8").splitlines()
     return [words for line in text if 1 < len(words := line.split()) <= longest][:n]
-
-
-def _prepare_hmm_lm(group: Any, folder: Path, params: Params) -> dict[str, Any]:
-    return {"X": _share(group, _lines(params["n"], 80))}
-
-
-def _hmm_lm(group: Any, folder: Path, params: Params) -> float:
-    from trelliswork import HMMLanguageModel
-
-    options: Any = {"hidden": 64, "max_iter": 1, "evaluations": 1, "batch_tokens": params["batch"], "min_count": 3}
-    return HMMLanguageModel(params["states"], **options).fit(_STATE["X"]).report_.value
-
-
-def _prepare_lbl(group: Any, folder: Path, params: Params) -> dict[str, Any]:
-    return _prepare_hmm_lm(group, folder, params)
-
-
-def _lbl(group: Any, folder: Path, params: Params) -> int:
-    from trelliswork.models import LogBilinear
-
-    model = LogBilinear(2, 30, max_iter=1, batch_size=params["batch"]).fit(_STATE["X"])
-    return len(model.vocabulary_)  # losses differ by a few thousandths: each rank fills its part of a batch
 
 
 def _prepare_pcfg(group: Any, folder: Path, params: Params) -> dict[str, Any]:

@@ -304,16 +304,16 @@ def group() -> Iterator[Group]:
 
 
 def one_process(work: str) -> None:
-    """Raise an error in a group of processes: training of ``work`` takes small steps, which one process does faster."""
+    """Raise an error in a group of processes: each step of training ``work`` is too small to be shared."""
     if current().size > 1:
         raise OneProcessError(
-            f"training {work} is faster in one process with several threads: start it without torchrun, and set "
-            "--threads."
+            f"training {work} takes small steps, after each of which processes would wait for each other: one process "
+            "with threads is faster. Start it without torchrun, and set --threads."
         )
 
 
 class OneProcessError(ProcessError):
-    """Raised where several processes would be slower than one: a wrong use of ``torchrun``."""
+    """Raised where the work of a command is not shared: a wrong use of ``torchrun``."""
 
     exit_code = 2
 

@@ -15,11 +15,11 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from trelliswork.compute.sharing import current
 from trelliswork.data.ids import Source
 from trelliswork.data.vocabulary import Vocabulary
 from trelliswork.errors import DataError
 from trelliswork.learning.checkpoint import fingerprint
+from trelliswork.learning.distributed import one_process
 from trelliswork.learning.report import Callback, FitReport, counting_callback
 from trelliswork.learning.watch import Development
 from trelliswork.models.base import Arrays, Description, check_finite, watch_for
@@ -118,21 +118,21 @@ class LogBilinear(LeftToRight):
         from trelliswork.models.baselines.log_bilinear_training import contexts_of, log_likelihoods, start, train
 
         self._check_parameters()
+        one_process("a log-bilinear model")
         counting = counting_callback(callback)
         limits: Any = {"min_count": self.min_count, "max_words": self.max_words, "open_vocabulary": not self.strict}
         text = read_training(X, callback=counting, **limits)
         vocabulary, K = text.vocabulary, self.context_size
         data = contexts_of(text.ids, text.offsets, K)
         C = len(vocabulary)
-        parameters = start(C, K, self.rank, current().sum(np.bincount(data[1], minlength=C)), self.seed)
+        parameters = start(C, K, self.rank, np.bincount(data[1], minlength=C), self.seed)
         development = held = None
         if dev is not None:
             other = read_training(dev, vocabulary=vocabulary, callback=counting)
             held = contexts_of(other.ids, other.offsets, K)
-            contexts, words = (x[slice(*current().share(len(x)))] for x in held)
+            contexts, words = held
             development = Development(
-                "log evidence per token",
-                lambda _: current().ratio(float(log_likelihoods(parameters, contexts, words).sum()), len(words)),
+                "log evidence per token", lambda _: float(log_likelihoods(parameters, contexts, words).mean())
             )
         mark = {k: v for k, v in self.get_params().items() if k not in ("max_iter", "max_minutes")}
         all_data = *data, *(held or (None, None))

@@ -2,10 +2,6 @@
 
 The normalizer depends on the context alone, so tokens with the same context share it: an epoch processes distinct
 contexts (one third of the tokens of English text at K = 2), each with the words that follow it.
-
-In a group of processes, each rank divides its own tokens into as many batches as a single process would have. Batch k
-is the sum of the ranks' batches k: about ``batch_size`` tokens, of each rank in proportion to its text. The gradient,
-with the number of tokens, is summed over ranks in one message, and every rank takes the same step.
 """
 
 from __future__ import annotations
@@ -22,10 +18,8 @@ from torch import Tensor
 
 from trelliswork.compute import threads
 from trelliswork.compute.limits import check_cost
-from trelliswork.compute.sharing import current
 from trelliswork.compute.torch_threads import one_thread
 from trelliswork.inference.lifted import tiles
-from trelliswork.learning.distributed import sum_tensors
 from trelliswork.learning.report import FitReport, Step
 from trelliswork.learning.watch import Saved, Watch
 from trelliswork.models.baselines.base import Tokens
@@ -106,13 +100,12 @@ class _Pieces:
         firsts = np.flatnonzero(new)
         return cls(sorted_contexts[firsts], np.append(firsts, len(words)), words[order])
 
-    def batches(self, size: int, rng: np.random.Generator, number: int | None = None) -> Iterator[Batch]:
-        """Yield random batches of about ``size`` tokens; or a ``number`` of batches, some of which may be empty."""
+    def batches(self, size: int, rng: np.random.Generator) -> Iterator[Batch]:
+        """Yield random batches of about ``size`` tokens."""
         order, N = rng.permutation(len(self.context)), len(self.words)
         lengths = np.diff(self.ends)[order]
-        places = np.arange(0, N + size, size) if number is None else N * np.arange(number + 1) / number
-        edges = np.searchsorted(np.cumsum(lengths), places, side="right")
-        for a, b in pairwise((np.unique(edges) if number is None else edges).tolist()):
+        edges = np.searchsorted(np.cumsum(lengths), np.arange(0, N + size, size), side="right")
+        for a, b in pairwise(np.unique(edges).tolist()):
             some, n = order[a:b], lengths[a:b]
             rows = np.repeat(np.arange(len(some)), n)
             within = np.arange(len(rows)) - np.repeat(np.cumsum(n) - n, n)
@@ -122,8 +115,6 @@ class _Pieces:
 
 def gradients(p: LBLParameters, contexts: Tensor, n: Tensor, rows: Tensor, words: Tensor) -> tuple[float, list[Tensor]]:
     """Return minus the log-likelihood of a batch, and its gradient by ``context, mixing, target, bias``."""
-    if not len(words):
-        return 0.0, [torch.zeros_like(tensor) for tensor in p.tensors()]
     vectors = p.context[contexts]
     predicted = torch.einsum("bkd,kde->be", vectors, p.mixing)
     log_norm, d_predicted, d_target, d_bias = _expected(p, predicted, n)
@@ -249,7 +240,6 @@ def train(
     After an epoch without an improvement on the development data (without such data, of training) it continues from the
     best epoch with half the rate.
     """
-    ranks = current()
     rng, rate = np.random.default_rng(seed), learning_rate
     sums = [torch.zeros_like(tensor) for tensor in p.tensors()]
     report = FitReport(False, f"{max_iter} epochs", np.nan)
@@ -269,8 +259,7 @@ def train(
         report.resume(plain["history"])
         for name, group in groups.items():
             _copy(group, [torch.from_numpy(arrays[f"{name}.{k}"]) for k in range(len(group))])
-    started, n_tokens = time.perf_counter() - report.seconds, int(ranks.total(len(data[1])))
-    n_batches = None if ranks.size == 1 else -(-n_tokens // batch_size)
+    started, n_tokens = time.perf_counter() - report.seconds, len(data[1])
     while True:
         if watch.development is None and worse >= watch.patience:
             report.reason, report.converged = f"no better likelihood for {worse} epochs", True
@@ -279,17 +268,12 @@ def train(
         if iteration > max_iter:
             break
         total = 0.0
-        if ranks.size > 1:
-            rng = np.random.default_rng((seed, iteration, ranks.rank))
-        for batch in _Pieces.of(*data, len(p.bias), rng).batches(batch_size, rng, n_batches):
+        for batch in _Pieces.of(*data, len(p.bias), rng).batches(batch_size, rng):
             with one_thread():  # small products outside of tiles: waiting for each other costs more than it saves
                 loss, slopes = gradients(p, *batch)
             total -= loss
-            n = torch.tensor([len(batch[3])], dtype=torch.float32)
-            sum_tensors([*slopes, n])
-            if n > 0:
-                _step(p, slopes, sums, rate, 2 * l2 * int(n) / n_tokens, int(n))
-        total = ranks.total(total)
+            n = len(batch[3])
+            _step(p, slopes, sums, rate, 2 * l2 * n / n_tokens, n)
         step = Step(
             iteration,
             -total / n_tokens,

@@ -12,12 +12,12 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from trelliswork.compute.checks import check_count
-from trelliswork.compute.sharing import current
 from trelliswork.data.files import shorten, whole_number
 from trelliswork.data.ids import read_sentences
 from trelliswork.data.vocabulary import END
 from trelliswork.errors import DataError, ImpossibleError, ShapeError, ValueRangeError
 from trelliswork.inference import lowrank
+from trelliswork.learning.distributed import one_process
 from trelliswork.learning.report import Callback, FitReport
 from trelliswork.models.base import Arrays, Description, Table
 from trelliswork.models.entrance import COLUMNS
@@ -56,8 +56,7 @@ class HMMLanguageModel(Incremental):
     .. math:: p(x) = \sum_z p(z_1) \prod_t p(x_t \mid z_t) \prod_t p(z_{t+1} \mid z_t)
 
     The end of a sentence is a word. Probabilities come from embeddings of states by small networks, trained by
-    gradients of the log evidence; in a group of processes, each rank computes that of its own sentences in the batch,
-    which is the one of a single process. With ``parameterization="kernel"`` the transition matrix is
+    gradients of the log evidence, by one process. With ``parameterization="kernel"`` the transition matrix is
     :math:`\mathrm{diag}(d)\, \phi(U) \phi(V)^\top` of rank R, and a word costs O(S R) instead of O(S^2).
 
     Attributes
@@ -237,15 +236,16 @@ class HMMLanguageModel(Incremental):
             Called with a `Step` after each validation; a true result stops training.
         """
         self._check_parameters()
+        one_process("an HMM language model")
         sentences = read_sentences(X)
-        if not current().any(len(sentences) > 0):
+        if not sentences:
             raise DataError("X has no sentences to learn from.")
         words = open_vocabulary(sentences, self.min_count)
         data = number(sentences, words)
         held = None if dev is None else number(read_sentences(dev), words)
         network, report = fit_network(self, words, data, held, checkpoint, callback)
         self.vocabulary_, self.network_, self.report_ = words, network, report
-        self.n_tokens_, self._tables = int(current().total(data.n_tokens)), None
+        self.n_tokens_, self._tables = data.n_tokens, None
         return self
 
     def log_evidence(self, X: Text | Sequence[Sequence[Evidence]]) -> NDArray[np.float64]:

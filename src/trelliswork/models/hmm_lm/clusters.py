@@ -13,7 +13,6 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from trelliswork.compute.sharing import current
 from trelliswork.features.brown import pair_counts
 from trelliswork.features.vectors import context_vectors
 from trelliswork.models.hmm_lm.objective import Sentences
@@ -44,16 +43,13 @@ def clustered_counts(
 ) -> StateCounts:
     """Return counts of clustered tokens; with ``n_groups``, states are clustered into that number of groups.
 
-    In a group of processes, tokens and counts are those of all ranks; each assigns states to its own.
     Time O(min(SAMPLE S, MAX_SAMPLE) S N_ITER + N S) times the dimensions (4 N_DIMS).
     """
     rng = np.random.default_rng(seed)
     tokens = _Tokens(sentences, n_words, seed)
     N = sentences.n_tokens
-    first, total = current().place(N)
-    chosen = np.sort(rng.permutation(total)[: min(SAMPLE * n_states, max(MAX_SAMPLE, n_states))])
-    sample = _all_rows(tokens.points(current().own(chosen, first, N)))
-    centers = k_means(sample, n_states, rng)
+    chosen = np.sort(rng.permutation(N)[: min(SAMPLE * n_states, max(MAX_SAMPLE, n_states))])
+    centers = k_means(tokens.points(chosen), n_states, rng)
     blocks = [nearest(tokens.points(np.arange(k, min(k + BLOCK, N))), centers) for k in range(0, N, BLOCK)]
     states = np.concatenate([np.zeros(0, np.int64), *blocks])
     groups = None if n_groups is None else nearest(centers, k_means(centers, n_groups, rng))
@@ -61,19 +57,14 @@ def clustered_counts(
 
 
 def count(sentences: Sentences, states: Ints, n_words: int, n_states: int, groups: Ints | None = None) -> StateCounts:
-    """Return the counts of tokens whose states (N,) are known, on all ranks."""
+    """Return the counts of tokens whose states (N,) are known."""
     first = np.zeros(sentences.n_tokens, bool)
     first[sentences.offsets[:-1]] = True
     at = np.flatnonzero(~first)
     pairs = pair_counts(states[at - 1], states[at], (n_states, n_states), np.float32)
     emission = pair_counts(sentences.words, states, (n_words, n_states), np.float32)
-    start = current().sum(np.bincount(states[first], minlength=n_states))
+    start = np.bincount(states[first], minlength=n_states)
     return StateCounts(start.astype(np.float32), pairs, emission, groups)
-
-
-def _all_rows(points: Floats) -> Floats:
-    """Return the rows (n, D) of all ranks."""
-    return np.concatenate([part.reshape(-1, points.shape[1]) for part in current().gather_arrays(points)])
 
 
 class _Tokens:
@@ -98,14 +89,10 @@ class _Tokens:
 
 
 def k_means(points: Floats, k: int, rng: np.random.Generator) -> Floats:
-    """Return cluster centers (k, D) of points (n, D); a cluster that loses all points restarts at a random one.
-
-    In a group of processes, which all have the same points, each rank assigns its share of them.
-    """
+    """Return cluster centers (k, D) of points (n, D); a cluster that loses all points restarts at a random one."""
     centers = points[rng.permutation(len(points))[np.arange(k) % len(points)]]
-    first, last = current().share(len(points))
     for _ in range(N_ITER):
-        near = np.concatenate(current().gather_arrays(nearest(points[first:last], centers)))
+        near = nearest(points, centers)
         n = np.bincount(near, minlength=k)
         members = sparse.csr_matrix(
             (np.ones(len(points), np.float32), (near, np.arange(len(points)))), (k, len(points))

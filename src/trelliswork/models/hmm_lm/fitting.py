@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 import torch
 
-from trelliswork.compute.sharing import current
 from trelliswork.data import Vocabulary
 from trelliswork.errors import DataError, ValueRangeError
 from trelliswork.features.brown import brown_clusters
@@ -60,10 +59,7 @@ def fit_network(
     checkpoint: str | Path | None,
     callback: Callback | None,
 ) -> tuple[StateNetwork, FitReport]:
-    """Train a network from its initialization, or resume from a checkpoint.
-
-    In a group of processes, each rank has its own sentences, and all ranks get the same network.
-    """
+    """Train a network from its initialization, or resume from a checkpoint."""
     shape = network_shape(model, len(words) + 1)
     clusters = _clusters(model, words, data)
     if clusters is not None and int(clusters.max()) + 1 > shape.n_states:
@@ -72,7 +68,7 @@ def fit_network(
             f"{shape.n_states}: raise n_states or lower clusters."
         )
     network = StateNetwork(shape, model.seed, clusters)
-    network.start_with(current().sum(np.bincount(data.words, minlength=shape.n_words)))
+    network.start_with(np.bincount(data.words, minlength=shape.n_words))
     settings = TrainingSettings(**{name: getattr(model, name) for name in TrainingSettings.__dataclass_fields__})
 
     def mark() -> str:
@@ -93,17 +89,7 @@ def fit_network(
         elif first_states(model) == "clusters":
             watch.announce("clustering tokens")
             cluster_start(network, data, seed=model.seed)
-    _take_first(network)
     return network, train(network, data, settings, watch, seconds=time.perf_counter() - started)
-
-
-def _take_first(network: StateNetwork) -> None:
-    """Take over the parameters of rank 0: other machines may have rounded the initial ones differently."""
-    if current().size == 1:
-        return
-    state = network.state_dict()
-    arrays = current().first_arrays(lambda: {name: value.numpy() for name, value in state.items()})
-    network.load_state_dict({name: torch.from_numpy(arrays[name]) for name in state})
 
 
 def restored_network(shape: dict[str, Any], arrays: Arrays, n_words: int) -> StateNetwork:

@@ -20,7 +20,6 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from trelliswork.compute.sharing import current
 from trelliswork.inference import lowrank
 from trelliswork.inference.lowrank.potentials import word_shifts
 from trelliswork.models.hmm.data import chosen_tokens
@@ -51,18 +50,12 @@ class Sentences:
 
 
 def batch_evidence(network: StateNetwork, batch: Sentences, drawn: Drawn, *, every: int | None = None) -> Tensor:
-    """Return the sum of log evidences (a scalar), differentiable in the network's parameters.
-
-    In a group of processes it is that of this rank's sentences, and the sum of the gradients of all ranks is that of
-    the whole batch. A rank without sentences has a part of it, or a value of 0 without a gradient.
-    """
+    """Return the sum of log evidences (a scalar), differentiable in the network's parameters."""
     log_start = network.spread(network.log_start(drawn), drawn, -torch.inf)
     transition = network.transition(drawn)
     distinct, words = np.unique(batch.words, return_inverse=True)
     rows = torch.from_numpy(distinct)
     if network.blocks is not None or network.shape.band:
-        if not len(batch):
-            return torch.zeros((), dtype=torch.float64)
         log_emission = network.spread(network.log_emission(drawn)[rows], drawn, -torch.inf)
         log_evidence = lowrank.log_evidence(log_start, transition, log_emission, words, batch.offsets, every=every)
         return log_evidence.sum()
@@ -74,7 +67,7 @@ def batch_evidence(network: StateNetwork, batch: Sentences, drawn: Drawn, *, eve
 def word_odds(hidden: Tensor, weight: Tensor, bias: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """Return unnormalized p(word | state) (V, S'), its sums (S',), and the maxima subtracted from the scores (S',)."""
     odds = torch.addmm(bias[:, None], weight, hidden.T)
-    largest = odds.amax(dim=0) if len(odds) else odds.new_full((odds.shape[1],), -torch.inf)
+    largest = odds.amax(dim=0)
     odds.sub_(largest).exp_()
     return odds, odds.sum(dim=0), largest
 
@@ -101,21 +94,10 @@ class _Evidence(WithGradients):
         ctx: Any, log_start: Tensor, hidden: Tensor, weight: Tensor, bias: Tensor, arguments: Any, *parts: Tensor
     ) -> Tensor:
         words, offsets, rows, every, kind = arguments
-        group = current()
-        share = slice(*group.share(len(bias)))  # of the words
-        odds, sums, top = word_odds(hidden, weight[share], bias[share])
-        if group.size == 1:
-            emission = odds[rows] / sums
-        else:
-            own, top = top, torch.from_numpy(group.maximum(top.numpy().copy()))
-            odds *= (own - top).exp()
-            sums = torch.from_numpy(group.sum(odds.sum(dim=0).numpy()))
-            emission = torch.addmm(bias[rows, None], weight[rows], hidden.T).sub_(top).exp_() / sums
+        odds, sums, _ = word_odds(hidden, weight, bias)
+        emission = odds[rows] / sums
         log_z, d_start, seen, *d_transition = _expected(log_start.exp(), kind(*parts), emission, words, offsets, every)
-        everywhere = torch.from_numpy(group.sum(seen.sum(dim=0).numpy()))
-        d_hidden, d_weight, d_bias = minus_predicted(odds, sums, everywhere, hidden, weight[share])
-        if group.size > 1:  # the others have the other words
-            d_weight, d_bias = (_placed(d, x, share) for d, x in ((d_weight, weight), (d_bias, bias)))
+        d_hidden, d_weight, d_bias = minus_predicted(odds, sums, seen.sum(dim=0), hidden, weight)
         d_hidden += seen.T @ weight[rows]
         d_weight.index_add_(0, rows, seen @ hidden)
         d_bias.index_add_(0, rows, seen.sum(dim=1))
@@ -127,18 +109,9 @@ def _expected(
     start: Tensor, transition: lowrank.Transition, emission: Tensor, words: Ints, offsets: Ints, every: int | None
 ) -> tuple[Any, ...]:
     """Return the log evidence, and counts: of the start, of states at the rows of ``emission``, of the transition."""
-    if not len(words):
-        return 0.0, *map(torch.zeros_like, (start, emission, *transition.tensors()))
     largest = emission.amax(dim=1, keepdim=True)
     emission /= largest
     groups = lowrank.groups(words, offsets)
     log_z, counts = lowrank.expectations(groups, start, transition, emission, 1.0, every=every)
     log_z = log_z + word_shifts(np.log(largest[:, 0].double().numpy()), words, offsets)
     return float(log_z.sum()), counts.start, counts.emission, *counts.transition
-
-
-def _placed(part: Tensor, like: Tensor, where: slice) -> Tensor:
-    """Return a tensor of zeros with a part of it."""
-    whole = torch.zeros_like(like)
-    whole[where] = part
-    return whole

@@ -10,7 +10,6 @@ from numpy.typing import NDArray
 from scipy import sparse
 from torch import Tensor
 
-from trelliswork.compute.sharing import current
 from trelliswork.learning.report import Callback
 from trelliswork.learning.watch import Watch
 from trelliswork.models.hmm.data import Counts, Sequences
@@ -40,8 +39,7 @@ def cluster_start(network: StateNetwork, sentences: Sentences, *, n_steps: int =
     shape = network.shape
     n_groups = min(shape.n_features, shape.n_states) or None
     counts = clustered_counts(sentences, shape.n_words, shape.n_states, n_groups=n_groups, seed=seed)
-    n_tokens = current().total(sentences.n_tokens)
-    teach(network, counts, n_steps, backing=min(BACKING[0], BACKING[1] * n_tokens / shape.n_states))
+    teach(network, counts, n_steps, backing=min(BACKING[0], BACKING[1] * sentences.n_tokens / shape.n_states))
     return counts
 
 

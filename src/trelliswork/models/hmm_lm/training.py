@@ -2,10 +2,6 @@
 
 The random numbers of a batch depend on the seed, the epoch and the number of the batch alone; so a run that is resumed
 from a checkpoint ends with the same parameters as one that was never interrupted.
-
-In a group of processes the batches are those of a single process: all ranks know the lengths of all sentences, choose
-the same batch and the same states for it, and compute the log evidence of the sentences that they have. The gradient
-is summed over ranks in one message, and every rank takes the same step.
 """
 
 import math
@@ -21,10 +17,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from trelliswork.compute import threads
-from trelliswork.compute.sharing import current
 from trelliswork.inference import lowrank
 from trelliswork.learning.checkpoint import Arrays
-from trelliswork.learning.distributed import sum_tensors
 from trelliswork.learning.report import FitReport, Step
 from trelliswork.learning.watch import Development, Saved, Watch
 from trelliswork.models.hmm_lm.network import Drawn, StateNetwork
@@ -56,14 +50,10 @@ class TrainingSettings:
 
 
 def text_development(network: StateNetwork, sentences: Sentences) -> Development:
-    """Return the metric of the current parameters of a network: mean log evidence per token of held-out sentences.
-
-    In a group of processes all ranks have all of these sentences, and each measures its share.
-    """
-    own = sentences.select(np.arange(*current().share(len(sentences))))
+    """Return the metric of the current parameters of a network: mean log evidence per token of held-out sentences."""
 
     def measure(_: object) -> float:
-        return current().ratio(float(log_evidences(network, own).sum()) if len(own) else 0.0, own.n_tokens)
+        return float(log_evidences(network, sentences).sum()) / sentences.n_tokens if len(sentences) else 0.0
 
     return Development("log evidence per token", measure)
 
@@ -149,8 +139,7 @@ class _Trainer:
         self, network: StateNetwork, sentences: Sentences, settings: TrainingSettings, watch: Watch, seconds: float
     ) -> None:
         self.network, self.sentences, self.settings, self.watch = network, sentences, settings, watch
-        self.lengths = np.concatenate(current().gather_arrays(np.diff(sentences.offsets)))  # on all ranks
-        self.first, _ = current().place(len(sentences))
+        self.lengths = np.diff(sentences.offsets)
         self.parameters = {name: p for name, p in network.named_parameters() if p.requires_grad}
         self.optimizer = torch.optim.AdamW(
             self.parameters.values(), lr=settings.learning_rate, weight_decay=settings.weight_decay, fused=True
@@ -192,34 +181,22 @@ class _Trainer:
             rate *= 1 - done / s.max_iter
         for group in self.optimizer.param_groups:
             group["lr"] = rate
-        own = current().own(which, self.first, len(self.sentences))
-        batch, n_tokens = self.sentences.select(own), int(self.lengths[which].sum())
+        batch, n_tokens = self.sentences.select(which), int(self.lengths[which].sum())
         seed = int(np.random.SeedSequence([s.seed, at.epoch, at.batch]).generate_state(1)[0])
         drawn = self.network.draw(s.state_dropout, s.feature_dropout, seed)
         self.optimizer.zero_grad(set_to_none=True)
         evidence = batch_evidence(self.network, batch, drawn, every=s.keep_every)
-        if evidence.requires_grad:
-            (-evidence / n_tokens).backward()
+        (-evidence / n_tokens).backward()
         at.nats -= float(evidence.detach())
-        self._sum_gradients()
         torch.nn.utils.clip_grad_norm_(self.parameters.values(), s.clip)
         self.optimizer.step()
         at.tokens += n_tokens
         at.counted += n_tokens
 
-    def _sum_gradients(self) -> None:
-        """Add up the gradients of all ranks, some of which may have none."""
-        if current().size > 1:
-            for parameter in self.parameters.values():
-                if parameter.grad is None:
-                    parameter.grad = torch.zeros_like(parameter)
-            sum_tensors([parameter.grad for parameter in self.parameters.values()])
-
     def _validate(self) -> None:
         """Measure the parameters, lower the rate on a plateau, decide whether to stop."""
         s, at = self.settings, self.at
         rate = float(self.optimizer.param_groups[0]["lr"])
-        at.nats = current().total(at.nats)
         step = Step(self.report.n_iter + 1, at.nats / at.counted, seconds=at.seconds)
         step.log_evidence, step.learning_rate, step.n_tokens = -at.nats, rate, at.tokens
         at.nats, at.counted = 0.0, 0

@@ -8,10 +8,8 @@ from typing import Any
 import numpy as np
 import torch
 
-from trelliswork.compute.sharing import current
 from trelliswork.compute.torch_threads import one_thread
 from trelliswork.errors import ValueRangeError
-from trelliswork.learning.distributed import sum_tensors
 from trelliswork.learning.report import FitReport, Step
 from trelliswork.learning.watch import Saved, Watch
 from trelliswork.models.pcfg.em import GrammarPriors
@@ -48,9 +46,6 @@ def train(
     The log evidence of an epoch is summed during the epoch, before each step. Training stops early when three epochs
     together gain less than ``tol`` of the value, once the curriculum has reached the longest sentence. Batches depend
     on ``seed`` and the number of the epoch alone, so that a resumed run ends with the same parameters.
-
-    In a group of processes the batches are those of one process with the sentences of all ranks. Each rank has the
-    gradient of its own sentences in a batch; their sum is one message, and every rank takes the same step.
     """
     adam = torch.optim.Adam(module.parameters(), lr=settings.learning_rate, betas=settings.betas)
     report = FitReport(False, f"{max_iter} epochs", -np.inf)
@@ -58,8 +53,7 @@ def train(
     if saved is not None:
         _restore(module, adam, report, *saved)
     started = time.perf_counter() - report.seconds
-    first, _ = current().place(len(sentences))
-    lengths = current().concatenated(np.array([len(s) for s in sentences], np.int64))
+    lengths = np.array([len(s) for s in sentences], np.int64)
     longest = int(lengths.max())
     while True:
         if tol and _settled(report.history, tol, longest, settings.curriculum):
@@ -75,7 +69,7 @@ def train(
             raise ValueRangeError(f"no sentence has at most curriculum={reach} words: start with longer ones.")
         batches = [chosen[batch] for batch in _shuffled(lengths[chosen], settings.batch_size, seed, epoch)]
         with one_thread():
-            value, evidence = _epoch(module, adam, sentences, first, batches, settings.clip, priors)
+            value, evidence = _epoch(module, adam, sentences, batches, settings.clip, priors)
         report.add(Step(epoch, value, seconds=time.perf_counter() - started, log_evidence=evidence))
         with torch.no_grad():
             arrays = module().arrays().named()
@@ -93,39 +87,24 @@ def _epoch(
     module: GrammarModule,
     adam: torch.optim.Adam,
     sentences: Sequence[Sequence[int]],
-    first: int,
     batches: list[Integers],
     clip: float,
     priors: GrammarPriors,
 ) -> tuple[float, float]:
-    """Take one step per batch; return the sums of objective and log evidence.
-
-    ``sentences`` are those of this rank, from number ``first`` on; ``batches`` are numbers of the sentences of all.
-    """
+    """Take one step per batch, of numbers of sentences; return the sums of objective and log evidence."""
     value = evidence = 0.0
     n_sentences = sum(map(len, batches))
     for numbers in batches:
         adam.zero_grad(set_to_none=True)
-        batch = TextBatch.select(sentences, current().own(numbers, first, len(sentences)))
-        if len(batch.ids):
-            grammar = module()
-            log_z = grammar.log_evidence(batch).sum()
-            objective = log_z + len(batch.ids) / n_sentences * _log_prior(grammar, priors)
-            (-objective / len(numbers)).backward()
-            value, evidence = value + float(objective.detach()), evidence + float(log_z.detach())
-        _sum_gradients(module)
+        batch = TextBatch.select(sentences, numbers)
+        grammar = module()
+        log_z = grammar.log_evidence(batch).sum()
+        objective = log_z + len(batch.ids) / n_sentences * _log_prior(grammar, priors)
+        (-objective / len(numbers)).backward()
+        value, evidence = value + float(objective.detach()), evidence + float(log_z.detach())
         torch.nn.utils.clip_grad_norm_(module.parameters(), clip)
         adam.step()
-    value, evidence = current().sum(np.array([value, evidence])).tolist()
     return value, evidence
-
-
-def _sum_gradients(module: GrammarModule) -> None:
-    """Replace the gradients of all parameters by their sums over all ranks."""
-    if current().size > 1:
-        for parameter in module.parameters():
-            parameter.grad = torch.zeros_like(parameter) if parameter.grad is None else parameter.grad
-        sum_tensors([parameter.grad for parameter in module.parameters()])
 
 
 def _shuffled(lengths: Integers, size: int, seed: int, epoch: int) -> list[Integers]:

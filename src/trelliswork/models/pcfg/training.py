@@ -13,6 +13,7 @@ from trelliswork.data.files import shorten
 from trelliswork.data.vocabulary import UNKNOWN
 from trelliswork.errors import DataError, ValueRangeError, extras_for
 from trelliswork.learning.checkpoint import fingerprint
+from trelliswork.learning.distributed import one_process
 from trelliswork.learning.report import Callback, FitReport
 from trelliswork.learning.watch import Development
 from trelliswork.models.base import watch_for
@@ -77,6 +78,8 @@ def learn(
     callback: Callback | None,
 ) -> tuple[GrammarParameters, FitReport]:
     """Return the parameters of a grammar with the parameters of an estimator, and the report."""
+    if model.algorithm == "gradient":
+        one_process("a grammar by gradients")
     longest = np.inf if model.max_length is None else model.max_length
     ids = [words.ids(sentence) for sentence in sentences if 2 <= len(sentence) <= longest]
     if not current().any(bool(ids)):

@@ -16,54 +16,69 @@ from trelliswork.inference.tree.kernels.records import Batch
 
 
 @helper
-def _log_degree(A, k, turn, m, single_root):
-    """Return the log weight of all heads of k among the words turn[:m], and of the root unless it is single.
+def _log_degree(A, k, turn, m, extra, root):
+    """Return the log weight of the heads of k: words turn[:m], ``extra`` unless 0, maybe the root.
 
     ``A[k, k]`` is -inf.
     """
-    top = -np.inf if single_root else A[k, 0]
+    top = A[k, 0] if root else -np.inf
+    if extra > 0:
+        top = max(top, A[k, extra])
     for j in range(m):
         top = max(top, A[k, turn[j]])
     if top == -np.inf:
         return top
-    mass = 0.0 if single_root else math.exp(A[k, 0] - top)
+    mass = math.exp(A[k, 0] - top) if root else 0.0
+    if extra > 0:
+        mass += math.exp(A[k, extra] - top)
     for j in range(m):
         mass += math.exp(A[k, turn[j]] - top)
     return top + math.log(mass)
 
 
 @helper
-def _eliminate(log_arc, n, single_root, A, D, turn):
-    """Fill A (n+1, n+1), D (n+1,) and turn (n,), whose last word is eliminated first; return log Z."""
+def eliminate(log_arc, n, extra, single_root, A, D, turn):
+    """Fill A (n+1, n+1), D (n+1,) and turn (n,), whose last word is eliminated first; return the log of their product.
+
+    Node ``extra`` (0: none) is not eliminated: it is a second root, and arcs into it are not read. With a single root
+    the arcs from node 0 count to first order only: if the last word has no other head left, its arc is the one from
+    the root. Also returns whether it is.
+    """
+    count = 0
     for d in range(1, n + 1):
-        turn[d - 1] = d
-        for h in range(n + 1):
-            A[d, h] = log_arc[h, d] if h != d else -np.inf
-    total = 0.0
-    for m in range(n - 1, 0, -1):
-        if single_root:
+        if d != extra:
+            turn[count] = d
+            count += 1
+            for h in range(n + 1):
+                A[d, h] = log_arc[h, d] if h != d else -np.inf
+    total, first = 0.0, False
+    for m in range(count - 1, -1, -1):
+        if single_root and m > 0:
             at, top = m, -np.inf
             for j in range(m + 1):
-                value = _log_degree(A, turn[j], turn, m + 1, True)
+                value = _log_degree(A, turn[j], turn, m + 1, extra, False)
                 if value > top:
                     at, top = j, value
             turn[at], turn[m] = turn[m], turn[at]
         k = turn[m]
-        D[k] = _log_degree(A, k, turn, m, single_root)
+        D[k] = _log_degree(A, k, turn, m, extra, not single_root)
+        if single_root and m == 0 and D[k] == -np.inf:
+            D[k], first = A[k, 0], True
         total += D[k]
         if D[k] == -np.inf:
-            return -np.inf
+            return -np.inf, first
         for i in range(m):
             d = turn[i]
             share = A[d, k] - D[k]
             if share == -np.inf:
                 continue
             A[d, 0] = log_add(A[d, 0], share + A[k, 0])
+            if extra > 0:
+                A[d, extra] = log_add(A[d, extra], share + A[k, extra])
             for j in range(m):
                 if i != j:
                     A[d, turn[j]] = log_add(A[d, turn[j]], share + A[k, turn[j]])
-    D[turn[0]] = A[turn[0], 0]
-    return total + D[turn[0]]
+    return total, first
 
 
 @helper
@@ -118,7 +133,7 @@ def expectations(start, stop, batch: Batch, log_z, marginals):
     for at in range(start, stop):
         b = order[at]
         n = lengths[b]
-        log_z[b] = _eliminate(log_arc[b], n, single_root, A, D, turn)
+        log_z[b], _ = eliminate(log_arc[b], n, 0, single_root, A, D, turn)
         marginals[b] = 0.0
         if log_z[b] == -np.inf:
             continue
@@ -184,7 +199,7 @@ def sample(start, stop, batch: Batch, seeds, log_z, heads):
     for at in range(start, stop):
         b = order[at]
         n, arc = lengths[b], log_arc[b]
-        log_z[b] = _eliminate(arc, n, single_root, A, D, turn)
+        log_z[b], _ = eliminate(arc, n, 0, single_root, A, D, turn)
         if log_z[b] == -np.inf:
             continue
         place[0] = -1

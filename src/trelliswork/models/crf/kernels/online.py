@@ -196,7 +196,7 @@ def sgd(first, stop, batches, schedule, data, model, scalars):
     step, rate, decay = schedule
     S, Sw, wide = len(model.forbidden), model.weights.wide.shape[1], 2 * lanes(model.weights.wide)
     log_transition, transition = np.empty((S, S), np.float32), np.zeros((Sw, Sw), np.float32)
-    panels = np.zeros((-(-Sw // wide), S, wide), np.float32)  # see ``chain.potentials.panels``
+    panels = np.zeros((-(-Sw // wide), S, wide), np.float32)  # strips, as ``Transitions`` has them
     panels_t = np.zeros((-(-Sw // wide), S, wide), np.float32)
     log_unary = np.empty((ROWS, longest, Sw), np.float32)
     marginals = np.empty((ROWS, longest, Sw), np.float32)

@@ -19,6 +19,7 @@ import numpy as np
 from trelliswork.compute.jit import helper, kernel
 from trelliswork.compute.kernels.logspace import log_add
 from trelliswork.inference.tree.kernels.eisner_log import either, fold, inside, outside
+from trelliswork.inference.tree.kernels.matrix_tree_log import eliminate
 from trelliswork.inference.tree.kernels.mst import best_tree, workspace
 from trelliswork.inference.tree.second_order.kernels.records import Elimination
 from trelliswork.inference.tree.second_order.kernels.spanning import derivatives
@@ -51,60 +52,14 @@ def projective(w, n, single_root, maximize, D):
 
 
 @helper
-def _log_degree(A, k, turn, m, d):
-    """Return the log weight of the heads of word k among the words turn[:m] and d; ``A[k, k]`` is -inf."""
-    total = A[k, d]
-    for j in range(m):
-        total = log_add(total, A[k, turn[j]])
-    return total
-
-
-@helper
 def _into_word(w, n, d, single_root, A, degree, turn, D):
-    """Fill column d of D: eliminate all other words, then restore them with the mass of paths from each to the root.
-
-    The elimination is that of ``tree.kernels.matrix_tree_log``; d is a second root, and the arcs into it are not read.
-    With a single root the arcs from node 0 count to first order only: a word that has no other head left is eliminated
-    last, and its arc is the one from the root.
-    """
-    m = 0
-    for k in range(1, n + 1):
-        D[k, d] = -np.inf
-        if k != d:
-            turn[m] = k
-            m += 1
-            for h in range(n + 1):
-                A[k, h] = w[h, k] if h != k else -np.inf
-    D[0, d] = -np.inf
-    count, total, first = m, 0.0, False  # first: the single arc from the root has been used
-    for m in range(count - 1, -1, -1):
-        if single_root:
-            at, top = m, -np.inf
-            for j in range(m + 1):
-                value = _log_degree(A, turn[j], turn, m + 1, d)
-                if value > top:
-                    at, top = j, value
-            turn[at], turn[m] = turn[m], turn[at]
-        k = turn[m]
-        degree[k] = _log_degree(A, k, turn, m, d)
-        if not single_root:
-            degree[k] = log_add(degree[k], A[k, 0])
-        elif m == 0 and degree[k] == -np.inf:
-            degree[k], first = A[k, 0], True
-        total += degree[k]
-        if degree[k] == -np.inf:
-            return
-        for i in range(m):
-            x = turn[i]
-            share = A[x, k] - degree[k]
-            if share > -np.inf:
-                A[x, 0] = log_add(A[x, 0], share + A[k, 0])
-                A[x, d] = log_add(A[x, d], share + A[k, d])
-                for j in range(m):
-                    if i != j:
-                        A[x, turn[j]] = log_add(A[x, turn[j]], share + A[k, turn[j]])
-    D[0, d] = -np.inf if first else total
-    for m in range(count):
+    """Fill column d of D: eliminate all other words, then restore them with the mass of paths from each to the root."""
+    D[:, d] = -np.inf
+    total, first = eliminate(w, n, d, single_root, A, degree, turn)
+    if total == -np.inf:
+        return
+    D[0, d] = -np.inf if first else total  # first: the single arc from the root has been used
+    for m in range(n - 1):
         k = turn[m]
         if first and m == 0:
             D[k, d] = total
