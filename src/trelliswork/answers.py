@@ -133,6 +133,11 @@ class Answer:
         parts = {name: {key: (getattr(self, key) or {}).get(name) for key in by_layer} for name in self.value}
         return {name: Answer(self.task, self.words, kind=self.kind, **part) for name, part in parts.items()}
 
+    def compared(self, gold: Sequence[str]) -> list[tuple[float, float]]:
+        """Return the probabilities of the predicted and the gold label of each token; for one layer of labels."""
+        rows = zip(self.outcomes, self.value, gold, strict=True)
+        return [(p[label], p.get(right, 0.0)) for p, label, right in rows]
+
     @property
     def probability(self) -> float | None:
         """p(value | words, what is known); ``None`` if it is not wanted, or if what is known is impossible."""
@@ -245,6 +250,15 @@ def ask(
     kind = str(getattr(model, "evidence_kind", "exact"))
     log_p = zip(_sentences(X), model.log_evidence(X).tolist(), strict=True)
     return [Answer(task, words, None, kind, log_prob=p) for words, p in log_p]
+
+
+def by_layer(answers: Iterable[Answer]) -> dict[str, list[Answer]]:
+    """Return the answers of a tagger by layer; the name of a single layer is empty."""
+    layers: dict[str, list[Answer]] = {}
+    for answer in answers:
+        for name, one in answer.layers().items():
+            layers.setdefault(name, []).append(one)
+    return layers
 
 
 def flat_labels(model: Any, X: Any, decoding: str = "viterbi", known: Any = None) -> Sequence[str]:

@@ -21,6 +21,7 @@ from spacy.tokens import Doc, Span, Token
 from spacy.training import Example, biluo_to_iob
 from spacy.util import SimpleFrozenList, minibatch
 
+from trelliswork.answers import Answer, Want, ask, layers_with_spans
 from trelliswork.data.tokenize import Piece, sentence_ends
 from trelliswork.errors import DataError, NotFittedError
 from trelliswork.models import CRF, DependencyParser, Estimator, load
@@ -51,6 +52,7 @@ class Component:
     """
 
     task: ClassVar[type[Estimator]] = Estimator
+    want: ClassVar[Want] = Want(marginals=True)
 
     def __init__(
         self, name: str, model: str | None, columns: Sequence[str] | None, settings: dict[str, Any] | None
@@ -82,7 +84,7 @@ class Component:
             batch = list(docs)
             found = [_sentences(doc) for doc in batch]
             rows = [self._row(sentence) for sentences in found for sentence in sentences]
-            answers = iter(self._answers(rows) if rows else [])
+            answers = iter(ask(self.model, rows, self.want))
             for doc, sentences in zip(batch, found, strict=True):
                 self._annotate(doc, [(sentence, next(answers)) for sentence in sentences])
             yield from batch
@@ -136,10 +138,7 @@ class Component:
             return [getattr(token, self.columns[0]) for token in sentence]
         return [tuple(getattr(token, column) for column in self.columns) for token in sentence]
 
-    def _answers(self, rows: Sentences) -> Iterable[Any]:
-        raise AssertionError("each component asks its model")
-
-    def _annotate(self, doc: Doc, answers: list[tuple[Span, Any]]) -> None:
+    def _annotate(self, doc: Doc, answers: list[tuple[Span, Answer]]) -> None:
         raise AssertionError("each component annotates documents")
 
     def _train(self, examples: list[Example]) -> None:
@@ -171,14 +170,11 @@ class TaggerComponent(Component):
         self.attribute = attribute
         super().__init__(name, model, columns, settings)
 
-    def _answers(self, rows: Sentences) -> Iterable[Any]:
-        return zip(self.model.predict(rows), self.model.predict_marginals(rows), strict=True)
-
-    def _annotate(self, doc: Doc, answers: list[tuple[Span, Any]]) -> None:
-        for sentence, (labels, marginals) in answers:
-            for token, label, row in zip(sentence, labels, marginals, strict=True):
+    def _annotate(self, doc: Doc, answers: list[tuple[Span, Answer]]) -> None:
+        for sentence, answer in answers:
+            for token, label, p in zip(sentence, answer.value, answer.probabilities, strict=True):
                 setattr(token, KEEP[self.attribute], label)
-                token._.tag_p = float(row[label])
+                token._.tag_p = p
 
     def _train(self, examples: list[Example]) -> None:
         attribute = self.attribute.upper()
@@ -194,17 +190,19 @@ class EntityComponent(Component):
     """``trelliswork_ner``: sets ``doc.ents``; ``span._.p`` is the probability that exactly this entity is there."""
 
     task = Tagger
+    want = Want(marginals=True, spans=True)
 
-    def _answers(self, rows: Sentences) -> Iterable[Any]:
-        model = self.model
-        return zip(model.predict(rows), model.predict_marginals(rows), model.predict_spans(rows), strict=True)
+    def _set(self, model: Any, source: str) -> None:
+        super()._set(model, source)
+        if not layers_with_spans(model):
+            raise DataError(f"{source}: {self.name} needs labels of spans in BIO or BIOES, such as B-PER.")
 
-    def _annotate(self, doc: Doc, answers: list[tuple[Span, Any]]) -> None:
+    def _annotate(self, doc: Doc, answers: list[tuple[Span, Answer]]) -> None:
         entities = []
-        for sentence, (labels, marginals, found) in answers:
-            for token, label, row in zip(sentence, labels, marginals, strict=True):
-                token._.label_p = float(row[label])
-            for entity, p in found:
+        for sentence, answer in answers:
+            for token, p in zip(sentence, answer.probabilities, strict=True):
+                token._.label_p = p
+            for entity, p in answer.spans:
                 span = Span(doc, sentence.start + entity.start, sentence.start + entity.stop, label=entity.type)
                 span._.p = float(p)
                 entities.append(span)
@@ -234,16 +232,14 @@ class ParserComponent(Component):
         if model.tagger is not None:
             self.columns = self.columns[:1]
 
-    def _answers(self, rows: Sentences) -> Iterable[Any]:
-        return self.model.parse(rows)
-
-    def _annotate(self, doc: Doc, answers: list[tuple[Span, Any]]) -> None:
+    def _annotate(self, doc: Doc, answers: list[tuple[Span, Answer]]) -> None:
         heads, labels = np.zeros(len(doc), np.int64), [""] * len(doc)
-        for sentence, tree in answers:
-            for t, (token, (head, label, p)) in enumerate(zip(sentence, tree, strict=True)):
+        for sentence, answer in answers:
+            arcs = zip(sentence, answer.value, answer.probabilities, strict=True)
+            for t, (token, (head, label), p) in enumerate(arcs):
                 heads[token.i] = head - 1 - t if head else 0
                 labels[token.i] = label or ("ROOT" if not head else "dep")
-                token._.arc_p = float(p)
+                token._.arc_p = p
         codes = np.array([doc.vocab.strings.add(label) for label in labels], np.uint64)
         doc.from_array([HEAD, DEP], np.stack([heads.astype(np.uint64), codes], axis=1))
 

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any
 
+from trelliswork.answers import Want, ask
 from trelliswork.models.tasks import NextWord
 from trelliswork.report.page import Html, Section, percent, shortened, side_by_side
 from trelliswork.report.samples import READABLE, SEARCHED, Sample
@@ -78,14 +79,14 @@ def _word_by_word(model: NextWord, words: list[str]) -> Html:
     unknown = model.vocabulary_.unknown_word or ""
     rows = []
     for t, word in enumerate(words):
-        ranked = model.predict_next(words[:t], len(model.vocabulary_) + 1, unknown=True)
-        p = dict(ranked)
-        best = terms([(w, percent(q)) for w, q in ranked if w != unknown][:4])
+        (answer,) = ask(model, [words[:t]], Want(n=len(model.vocabulary_) + 1, unknown=True), "next")
+        p = dict(answer.value)
+        best = terms([(w, percent(q)) for w, q in answer.value if w != unknown][:4])
         rows.append([shortened(word), percent(p.get(word, p.get(unknown, 0.0)), 2), best])
     return table(["word", "p", "most probable"], rows)
 
 
 def _blank(model: Any, words: list[str], t: int) -> Html:
-    (ranked,) = model.fill([*words[:t], None, *words[t + 1 :]], 8)
+    (answer,) = ask(model, [[*words[:t], None, *words[t + 1 :]]], Want(n=8), "fill")
     title = " ".join([*words[:t], "___", *words[t + 1 :]])
-    return bars(ranked, title=title, headers=("word", f"p (original: {shortened(words[t], 16)})"))
+    return bars(answer.value[0], title=title, headers=("word", f"p (original: {shortened(words[t], 16)})"))

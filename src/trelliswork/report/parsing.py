@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
+from trelliswork.answers import Want, ask
 from trelliswork.data import Corpus
 from trelliswork.metrics.brackets import BracketReport
 from trelliswork.metrics.dependencies import ParseReport
@@ -26,13 +27,13 @@ def _dependencies(parser: Any, sample: Sample) -> list[Section]:
     some = _input(parser, sample.full().first(SEARCHED))
     if not len(some):
         return []
-    parses = parser.parse(some.X)
-    n = example([[p for _, _, p in arcs] for arcs in parses])
-    heads, labels, probabilities = (list(column) for column in zip(*parses[n], strict=True))
+    answers = ask(parser, some.X, Want(marginals=True))
+    n = example([answer.probabilities for answer in answers])
+    heads, labels = (list(column) for column in zip(*answers[n].value, strict=True))
     gold = None if some.gold is None or None in some.gold[n] else some.gold[n]
     one = some.take([n])
     tags = parser.tag(one.X)
-    picture = dependency_tree(one.words()[0], heads, labels, probabilities, gold, tags[0] if tags else None)
+    picture = dependency_tree(one.words()[0], heads, labels, answers[n].probabilities, gold, tags[0] if tags else None)
     return [("A tree and its arcs", example_note(sample, some), [picture])]
 
 
@@ -44,18 +45,12 @@ def _constituents(grammar: Any, sample: Sample) -> list[Section]:
         return []
     n = min(long_enough, key=lambda n: (not low <= lengths[n] <= high, abs(lengths[n] - high)))
     words = sample.words()[n]
-    (tree,) = grammar.predict([words])
-    pictures = [constituent_tree(tree, _span_probabilities(grammar, words), title="Predicted tree")]
+    (answer,) = ask(grammar, [words], Want(outcomes=True))
+    pictures = [constituent_tree(answer.value, answer.outcomes, title="Predicted tree")]
     if sample.gold is not None:
         pictures.append(constituent_tree(sample.gold[n], title="Gold tree"))
     note = f"The tree with the largest expected number of correct spans, for a sentence of the {sample.part} data."
     return [("A tree and its spans", note, pictures)]
-
-
-def _span_probabilities(grammar: Any, words: list[str]) -> dict[tuple[int, int], float]:
-    """Return p(span | sentence) with any symbol, by (first, last)."""
-    table: dict[tuple[int, int], float] = grammar.predict_marginals([words])[0]
-    return table
 
 
 def compared_sections(parser: Any, sample: Sample) -> list[Section]:

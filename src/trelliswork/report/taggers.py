@@ -4,16 +4,14 @@ from collections.abc import Sequence
 from functools import partial
 from itertools import chain
 from operator import itemgetter
-from typing import Any, NamedTuple
+from typing import Any
 
-import numpy as np
-
+from trelliswork.answers import Answer, Want, ask, by_layer, layer_labels
 from trelliswork.data import AttributeCorpus
-from trelliswork.data.schemes import Span, detect_scheme, spans
+from trelliswork.data.schemes import Span, spans
 from trelliswork.metrics.calibration import ConfidenceReport
 from trelliswork.metrics.induction import InductionReport
 from trelliswork.metrics.tagging import Score, TaggingReport, evaluate_tagging, with_confidence
-from trelliswork.models.tasks import LayeredTagger
 from trelliswork.report.charts import calibration
 from trelliswork.report.page import Html, Section, figure, join, percent, side_by_side
 from trelliswork.report.samples import JUDGED, SEARCHED, Sample, example
@@ -25,27 +23,13 @@ LISTED = 8  # wrong spans of each kind
 AROUND = 10  # words on each side of a wrong span
 
 
-class Answers(NamedTuple):
-    """Predicted labels of sentences, the probabilities of all labels, and those of spans if labels encode spans."""
-
-    labels: list[list[str]]
-    marginals: list[list[dict[str, float]]]
-    spans: list[list[tuple[Span, float]]] | None = None
-    types: Sequence[str] = ()  # of spans
-
-    def confidence(self) -> list[list[float]]:
-        """Return the probability of each predicted label."""
-        return [
-            [p[label] for p, label in zip(*rows, strict=True)] for rows in zip(self.marginals, self.labels, strict=True)
-        ]
-
-    def judged(self, gold: Sequence[Sequence[str]]) -> TaggingReport:
-        """Compare labels and spans, and their probabilities, with gold labels."""
-        rows = zip(self.marginals, self.labels, gold, strict=True)
-        ps = [[(p[label], p.get(g, 0.0)) for p, label, g in zip(*row, strict=True)] for row in rows]
-        report = evaluate_tagging(gold, self.labels, scheme="auto" if self.spans is not None else None)
-        found = None if self.spans is None else [[p for _, p in row] for row in self.spans]
-        return with_confidence(report, gold, self.labels, ps, found)
+def _judged(answers: Sequence[Answer], gold: Sequence[Sequence[str]]) -> TaggingReport:
+    """Compare labels and spans, and their probabilities, with gold labels."""
+    labels = [answer.value for answer in answers]
+    ps = [answer.compared(right) for answer, right in zip(answers, gold, strict=True)]
+    found = [[p for _, p in answer.spans] for answer in answers if answer.spans is not None] or None
+    report = evaluate_tagging(gold, labels, scheme=None if found is None else "auto")
+    return with_confidence(report, gold, labels, ps, found)
 
 
 def confidence_tables(report: ConfidenceReport) -> Html:
@@ -69,28 +53,22 @@ def sentence_section(model: Any, sample: Sample) -> list[Section]:
     if not len(some):
         return []
     layers = _ask(model, some.X)
-    rows = zip(*(answers.confidence() for answers in layers.values()), strict=True)
+    rows = zip(*([answer.probabilities for answer in answers] for answers in layers.values()), strict=True)
     n = example([[min(ps) for ps in zip(*row, strict=True)] for row in rows])
     words, gold = some.words()[n], _gold(some)
     pictures = []
     for name, answers in layers.items():
         title = f"Layer {name}" if name else ""
-        right, states = gold[name][n] if name in gold else None, list(answers.marginals[n][0])
-        picture = trellis(words, states, answers.marginals[n], answers.labels[n], right, title=title)
-        if answers.spans is not None:
-            marks = [(*span, p) for span, p in answers.spans[n]]
-            pictures.append(figure(entities(words, marks, answers.types), title))
+        answer, right = answers[n], gold[name][n] if name in gold else None
+        picture = trellis(words, list(answer.outcomes[0]), answer.outcomes, answer.value, right, title=title)
+        if answer.spans is not None:
+            marks = [(*span, p) for span, p in answer.spans]
+            pictures.append(figure(entities(words, marks, _types(model, name)), title))
             picture = folded("Labels of all tokens", picture)
         pictures.append(picture)
-    one = some.take([n])
-    log_p = model.log_prob(one.X, _labeling(model, {name: [answers.labels[n]] for name, answers in layers.items()}))
-    note = f"{example_note(sample, some)} The whole labeling has probability {percent(float(np.exp(log_p[0])))}."
+    (whole,) = ask(model, some.take([n]).X, Want(log_prob=True))
+    note = f"{example_note(sample, some)} The whole labeling has probability {percent(whole.probability)}."
     return [("The posterior of a sentence", note, pictures)]
-
-
-def _labeling(model: Any, by_layer: dict[str, Any]) -> Any:
-    """Return labels as ``fit`` takes them."""
-    return by_layer if isinstance(model, LayeredTagger) else by_layer[""]
 
 
 def example_note(sample: Sample, searched: Sample) -> str:
@@ -112,20 +90,22 @@ def compared_sections(model: Any, sample: Sample, *, results: bool) -> list[Sect
         known = None if isinstance(full.X, AttributeCorpus) else model.known_words()
         options: dict[str, Any] = {"words": full.words(), "known_words": known} if known else {}
         right = _gold(full)
-        for name, labels in _labels(model, full.X).items():
+        for name, answers in by_layer(ask(model, full.X)).items():
+            labels = [answer.value for answer in answers]
             sections += tagging_sections(evaluate_tagging(right[name], labels, **options), name, sample.part)
     note = f"On {'the first ' if len(some) < len(full) else ''}{len(some):,} sentences of the {sample.part} data."
     for name, answers in layers.items():
-        report, layer = answers.judged(gold[name]), f" of layer {name}" if name else ""
-        if report.scheme is not None and answers.spans is not None:
-            wrong, counts = _wrong_spans(words, [spans(row, report.scheme) for row in gold[name]], answers)
+        report, layer = _judged(answers, gold[name]), f" of layer {name}" if name else ""
+        if report.scheme is not None and answers[0].spans is not None:
+            right_spans = [spans(row, report.scheme) for row in gold[name]]
+            wrong, counts = _wrong_spans(words, right_spans, answers, _types(model, name))
             sections.append((f"Wrong spans{layer}", f"{note} {counts}", [wrong]))
         judged = [one for one in (report.span_confidence, report.confidence) if one is not None]
         blocks = [
             *(side_by_side(calibration(one.bins, title=f"Calibration of {one.what}", what=one.what),
                            confidence_tables(one)) for one in judged),
             _confident_errors(words, gold[name], answers),
-            confusion(chain(*gold[name]), chain(*answers.labels), title="Confusion matrix"),
+            confusion(chain(*gold[name]), chain(*(a.value for a in answers)), title="Confusion matrix"),
         ]  # fmt: skip
         sections.append((f"Confidence and errors{layer}", note, blocks))
     return sections
@@ -167,25 +147,14 @@ def induction_sections(report: InductionReport) -> list[Section]:
     return [("Results", "Induced states compared with gold labels.", [side_by_side(facts(rows), listed)])]
 
 
-def _ask(model: Any, X: Any) -> dict[str, Answers]:
+def _ask(model: Any, X: Any) -> dict[str, list[Answer]]:
     """Return the answers of a tagger by layer; the name of a single layer is empty."""
-    layered = isinstance(model, LayeredTagger)
-    sets = {layer.name: list(layer.labels) for layer in model.layers_} if layered else {"": list(model.labels_)}
-    found: Any = model.predict_spans(X) if any(map(detect_scheme, sets.values())) else None
-    labels, marginals = _labels(model, X), model.predict_marginals(X)
-    if not layered:
-        return {"": Answers(labels[""], marginals, found, _types(sets[""]))}
-    return {name: Answers(labels[name], marginals[name], (found or {}).get(name), _types(sets[name])) for name in sets}
+    return by_layer(ask(model, X, Want(marginals=True, outcomes=True, spans=True)))
 
 
-def _labels(model: Any, X: Any) -> dict[str, list[list[str]]]:
-    """Return predicted labels by layer."""
-    return model.predict_layers(X) if isinstance(model, LayeredTagger) else {"": model.predict(X)}
-
-
-def _types(labels: Sequence[str]) -> list[str]:
-    """Return the types of spans that labels encode."""
-    return sorted({label[2:] for label in labels if label != "O"})
+def _types(model: Any, layer: str) -> list[str]:
+    """Return the types of spans that the labels of a layer encode."""
+    return sorted({label[2:] for label in layer_labels(model)[layer] if label != "O"})
 
 
 def _gold(sample: Sample) -> dict[str, Any]:
@@ -201,12 +170,12 @@ def _scores(title: str, what: str, scores: dict[str, Score]) -> Html:
 
 
 def _confident_errors(
-    sentences: Sequence[Sequence[str]], gold: Sequence[Sequence[str]], answers: Answers, n: int = 10
+    sentences: Sequence[Sequence[str]], gold: Sequence[Sequence[str]], answers: Sequence[Answer], n: int = 10
 ) -> Html:
     """Return the errors with the highest probabilities, with the words around them."""
     errors: list[tuple[float, int, str, str, str]] = []
-    for words, right, labels, ps in zip(sentences, gold, answers.labels, answers.confidence(), strict=True):
-        for t, (g, label, p) in enumerate(zip(right, labels, ps, strict=True)):
+    for words, right, answer in zip(sentences, gold, answers, strict=True):
+        for t, (g, label, p) in enumerate(zip(right, answer.value, answer.probabilities, strict=True)):
             if g != label:
                 around = [*words[max(0, t - 2) : t], f"[{words[t]}]", *words[t + 1 : t + 2]]
                 errors.append((-p, len(errors), " ".join(around), g, label))
@@ -215,19 +184,22 @@ def _confident_errors(
 
 
 def _wrong_spans(
-    sentences: Sequence[Sequence[str]], gold: Sequence[Sequence[Span]], answers: Answers
+    sentences: Sequence[Sequence[str]],
+    gold: Sequence[Sequence[Span]],
+    answers: Sequence[Answer],
+    types: Sequence[str],
 ) -> tuple[Html, str]:
     """Return the spans that differ from gold in their sentences, the most probable first, and how many there are."""
     rows: dict[str, list[tuple[float, Html, str]]] = {kind: [] for kind in ERRORS}
-    for words, right, row in zip(sentences, gold, answers.spans or [], strict=True):
-        wrong: list[tuple[Span, float | None]] = [(span, p) for span, p in row if span not in right]
-        missed = set(right) - {span for span, _ in row}
-        wrong += [(g, None) for g in right if g in missed and not any(_overlap(g, span) for span, _ in wrong)]
+    for words, right, answer in zip(sentences, gold, answers, strict=True):
+        wrong: list[tuple[Span, float | None]] = [(span, p) for span, p in answer.spans if span not in right]
+        missed = [g for g in right if g not in {span for span, _ in answer.spans}]
+        wrong += [(g, None) for g in missed if not any(_overlap(g, span) for span, _ in wrong)]
         for span, p in wrong:
             near = max((g for g in missed if _overlap(g, span)), key=partial(_overlap, span), default=None)
             first = max(0, span.start - AROUND)
             mark = (span.type, span.start - first, span.stop - first, p)
-            text = entities(words[first : span.stop + AROUND], [mark], answers.types)
+            text = entities(words[first : span.stop + AROUND], [mark], types)
             named = "–" if near is None else f"{near.type}: {' '.join(words[near.start : near.stop])}"
             rows[_error(span, p, near)].append((-(p or 0.0), text, named))
     for some in rows.values():

@@ -159,49 +159,21 @@ def _tagger(
     layout = evaluation_layout(Layout.of(tagger), source, format, label)
     corpus, gold = read_labeled(source, layout, how)
     check_words(tagger, corpus, source.name)
-    induced, options = getattr(tagger, "induced_", False), {} if decode is None else {"decoding": decode}
-    confidence: Any = [[None] * len(corpus)] * 2
     with naming_lines(source, layout), alone():
-        predicted = tagger.predict(corpus, **options) if len(corpus) else []
-        if len(corpus) and not induced:
-            confidence = _confidence(tagger, corpus, gold, predicted, options)
+        judged = _judged(tagger, corpus, {"": gold}, decode)
     known = tagger.known_words()
     words = corpus.sentences(0) if known and isinstance(corpus, Corpus) else [None] * len(corpus)
-    rows = collected([list(row) for row in zip(gold, predicted, words, *confidence, strict=True)])
+    rows = collected([list(row) for row in zip(gold, words, *judged, strict=True)])
     if current().rank > 0:
         return None
-    gold, predicted, words, p, of_spans = ([row[k] for row in rows] for k in range(5))
-    if induced:
+    gold, words, predicted, p, of_spans = ([row[k] for row in rows] for k in range(5))
+    if getattr(tagger, "induced_", False):
         return evaluate_induction(gold, predicted), (corpus, gold[: len(corpus)])
     same = gold_in_scheme_of(tagger.labels_, predicted, gold)
     seen: Any = None if None in words else words
     report = evaluate_tagging(same, predicted, words=seen, known_words=known)
     report = with_confidence(report, same, predicted, p, None if None in of_spans else of_spans)
     return report, (corpus, same[: len(corpus)])
-
-
-def _confidence(tagger: Any, corpus: Any, gold: Any, predicted: Any, options: dict[str, Any]) -> list[Any]:
-    """Return the probabilities of predicted and gold labels, and of predicted spans, ``None`` if there are no spans."""
-    from trelliswork.data.schemes import detect_scheme
-
-    p = _of_labels(tagger.labels_, tagger.predict_marginals(corpus), predicted, gold)
-    if detect_scheme(tagger.labels_) is None:
-        return [p, [None] * len(corpus)]
-    found = tagger.predict_spans(corpus, **options)
-    return [p, [[probability for _, probability in row] for row in found]]
-
-
-def _of_labels(labels: Any, marginals: Any, predicted: Any, gold: Any) -> list[list[list[float]]]:
-    """Return the probabilities of the predicted and the gold label of each token."""
-    import warnings
-
-    from trelliswork.metrics.tagging import gold_in_scheme_of
-
-    with warnings.catch_warnings():  # about the scheme: the report gives the same one
-        warnings.simplefilter("ignore")
-        gold = gold_in_scheme_of(labels, predicted, gold)
-    rows = zip(marginals, predicted, gold, strict=True)
-    return [[[p[label], p.get(g, 0.0)] for p, label, g in zip(*row, strict=True)] for row in rows]
 
 
 def _layers(
@@ -215,30 +187,41 @@ def _layers(
         other = layers_layout(source, FileFormat(layout.format), None, tagger.layers, label, None)
         layout = replace(layout, label=other.label)
     corpus, gold = read_layers(source, layout, tagger.layers, how)
-    options = {} if decode is None else {"decoding": decode}
-    empty: dict[str, Any] = {name: [] for name in tagger.layers}
     with naming_lines(source, layout), alone():
-        predicted = tagger.predict_layers(corpus, **options) if len(corpus) else empty
-        p, of_spans = _layer_confidence(tagger, corpus, gold, predicted, options) if len(corpus) else (empty, empty)
-    columns = (*gold.values(), *predicted.values(), *p.values(), *of_spans.values(), corpus.sentences(0))
-    rows = collected([list(row) for row in zip(*columns, strict=True)])
+        judged = _judged(tagger, corpus, gold, decode)
+    rows = collected([list(row) for row in zip(corpus.sentences(0), *gold.values(), *judged, strict=True)])
     if current().rank > 0:
         return None
-    D, every = len(tagger.layers), list(map(list, zip(*rows, strict=True)))
-    found = [None if None in column else column for column in every[3 * D : 4 * D]]
-    return tagger.compared(every[:D], every[D : 2 * D], every[-1], every[2 * D : 3 * D], found), (corpus, gold)
+    words, *columns = map(list, zip(*rows, strict=True))
+    D = len(tagger.layers)
+    golds, predicted, p, of_spans = (columns[:D], *(columns[D + k :: 3] for k in range(3)))
+    found = [None if None in column else column for column in of_spans]
+    return tagger.compared(golds, predicted, words, p, found), (corpus, gold)
 
 
-def _layer_confidence(tagger: Any, corpus: Any, gold: Any, predicted: Any, options: dict[str, Any]) -> tuple[Any, Any]:
-    """Return by layer the probabilities of labels, and of spans, ``None`` in layers without spans."""
-    from trelliswork.data.schemes import detect_scheme
+def _judged(tagger: Any, corpus: Any, gold: dict[str, Any], decode: str | None) -> list[list[Any]]:
+    """Return three columns for each layer of labels, with an entry for each sentence.
 
-    marginals = tagger.predict_marginals(corpus)
-    p, of_spans = {}, {}
-    with_spans = [layer.name for layer in tagger.layers_ if detect_scheme(layer.labels) is not None]
-    found = tagger.predict_spans(corpus, **options) if with_spans else {}
-    for layer in tagger.layers_:
-        name = layer.name
-        p[name] = _of_labels(layer.labels, marginals[name], predicted[name], gold[name])
-        of_spans[name] = [[q for _, q in row] for row in found[name]] if name in found else [None] * len(corpus)
-    return p, of_spans
+    Predicted labels; the probabilities of predicted and gold labels, ``None`` for induced states; and the probabilities
+    of predicted spans, ``None`` without spans.
+    """
+    import warnings
+
+    from trelliswork.answers import PLAIN, Want, ask, by_layer, layer_labels
+    from trelliswork.metrics.tagging import gold_in_scheme_of
+
+    induced = getattr(tagger, "induced_", False)
+    want = PLAIN if induced else Want(outcomes=True, spans=True)
+    layers = by_layer(ask(tagger, corpus, want, decoding=decode))
+    columns: list[list[Any]] = []
+    for name, labels in layer_labels(tagger).items():
+        answers = layers.get(name, [])
+        predicted = [answer.value for answer in answers]
+        with warnings.catch_warnings():  # about the scheme: the report gives the same one
+            warnings.simplefilter("ignore")
+            same = gold[name] if induced else gold_in_scheme_of(labels, predicted, gold[name])
+        pairs = zip(answers, same, strict=True)
+        columns.append(predicted)
+        columns.append([None if induced else answer.compared(right) for answer, right in pairs])
+        columns.append([None if answer.spans is None else [p for _, p in answer.spans] for answer in answers])
+    return columns

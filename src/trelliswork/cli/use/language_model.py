@@ -26,10 +26,15 @@ def fill(
 
     Example: trelliswork fill model "the ___ of the company"
     """
+    from trelliswork.answers import Want, ask, to_json
+    from trelliswork.models.tasks import blanks
+
     fitted = load_for(model, "fill", "fill blanks: expected a language model")
-    lists = fitted.fill(sentence.lower() if fitted.input_.get("lower") else sentence, n, unknown=unknown)
+    words = blanks(sentence.lower() if fitted.input_.get("lower") else sentence)
+    (answer,) = ask(fitted, [words], Want(n=n, unknown=unknown), "fill")
+    lists = answer.value
     if json:
-        print(json_module.dumps([[{"word": w, "p": p} for w, p in words] for words in lists], ensure_ascii=False))
+        print(to_json(answer.result()["blanks"]))
         return
     for number, words in enumerate(lists, start=1):
         if len(lists) > 1:

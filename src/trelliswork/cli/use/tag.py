@@ -173,12 +173,11 @@ def tag(
 
 def _columns(answers: "list[Answer]", want: "Want") -> list[Sequence[str]]:
     """Return the new columns: labels, their probabilities and spans by layer, and further labelings."""
+    from trelliswork.answers import by_layer
+
     if not answers:
         return []
-    layers: dict[str, list[Answer]] = {}
-    for answer in answers:
-        for name, one in answer.layers().items():
-            layers.setdefault(name, []).append(one)
+    layers = by_layer(answers)
     columns: list[Sequence[str]] = [[label for one in row for label in one.value] for row in layers.values()]
     if want.marginals:
         columns += [[f"{p:.6f}" for one in row for p in one.probabilities] for row in layers.values()]
