@@ -39,7 +39,7 @@ def test_count_chain_on_conll2000(tagged):
     words = Vocabulary.from_sequences(train_words, min_count=2, unknown=word_shape)
     tagger = count_chain([tags.ids(y) for y in train_tags], [words.ids(x) for x in train_words], len(tags), len(words))
     chain = posterior(tagger, words, test_words)
-    best = chain.argmax().labels
+    best = chain.mode
     marginals = chain.marginals().numpy()
     hits, confidences = [], []
     for b, (found, gold) in enumerate(zip(best.tolist(), test_tags, strict=True)):

@@ -77,7 +77,7 @@ def trelliswork(params: Params) -> Task:
         return LinearChain(log_unary, log_pairwise).expectations()
 
     def viterbi() -> Any:
-        return LinearChain(log_unary, log_pairwise).argmax().labels
+        return LinearChain(log_unary, log_pairwise).mode
 
     return _task(params, arrays, expectations, viterbi)
 

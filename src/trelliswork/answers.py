@@ -512,15 +512,15 @@ def _charted(model: Any, words: Sequence[str], want: Want, known: Sequence[tuple
         (i, j): dict(zip(names, symbols[i, j].tolist(), strict=True))
         for i, j in zip(*(at.tolist() for at in np.triu_indices(len(words), 1)), strict=True)
     }
-    tree = named_tree(trees.mbr().labels[0].numpy(), words, N)
+    tree = named_tree(trees.mbr().value[0].numpy(), words, N)
     total = {span: min(1.0, sum(row.values())) for span, row in table.items()}
     answer = Answer("parse", words, tree, spans=tree_probabilities(tree, total), outcomes=table, evidence=evidence)
     if want.topk:
-        best, log_z = trees.topk(want.topk), float(trees.log_partition()[0])
+        values, log_probs = trees.topk(want.topk)
         answer.alternatives = [
-            (named_tree(chart, words, N), math.exp(score - log_z))
-            for chart, score in zip(best.labels[0].numpy(), best.scores[0].tolist(), strict=True)
-            if score > -np.inf
+            (named_tree(chart, words, N), math.exp(log_p))
+            for chart, log_p in zip(values[0].numpy(), log_probs[0].tolist(), strict=True)
+            if log_p > -np.inf
         ]
     return answer
 

@@ -50,15 +50,15 @@ def test_topk_needs_memory_for_what_exists():
     assert labels.shape == (1, 4, 2)
     assert len({tuple(row) for row in labels[0].tolist()}) == 4
     best = LinearChain(torch.zeros(1, 2, 2), torch.zeros(2, 2)).topk(6)
-    assert best.labels.shape == (1, 6, 2)
-    assert best.labels[0, 4:].tolist() == [[-1, -1]] * 2
-    assert torch.isneginf(best.scores[0, 4:]).all()
+    assert best.value.shape == (1, 6, 2)
+    assert best.value[0, 4:].tolist() == [[-1, -1]] * 2
+    assert torch.isneginf(best.log_prob[0, 4:]).all()
     for make, size in ((ProjectiveTree, 3), (SpanningTree, 3), (SpanTree, 3)):
         for backend in ("kernel", "torch"):
             found = make(torch.zeros(1, size, size), backend=backend).topk(40)
-            possible = found.scores[0] > -torch.inf
+            possible = found.log_prob[0] > -torch.inf
             assert 1 < possible.sum() < 40
-            assert (found.labels[0][~possible] == -1).all()
+            assert (found.value[0][~possible] == -1).all()
     model = fitted("HMM")
     assert len(model.predict_topk([["a"]], 10**9)[0]) <= len(model.labels_)
     with pytest.raises(LimitError, match="best labelings of 50 positions"):

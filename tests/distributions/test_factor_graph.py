@@ -61,11 +61,12 @@ def test_queries_match_enumeration(seed, zeros, engine):
     for (scope, _), beliefs in zip(factors, graph.factor_marginals(), strict=True):
         assert_allclose(beliefs[0], want.joint(np.atleast_1d(scope)), atol=1e-9)
     best = graph.argmax()
-    assert_allclose(best.scores, [want.best])
-    assert_allclose(graph.score(best.labels), [want.best])
-    assert_allclose(graph.log_prob(best.labels), [want.best - want.log_z])
+    assert_allclose(graph.score(best.value), [want.best])
+    assert_allclose(best.log_prob, [want.best - want.log_z])
+    assert_allclose(graph.log_prob(best.value), [want.best - want.log_z])
     assert_allclose(graph.entropy(), [want.entropy()], atol=1e-9)
-    assert_allclose(graph.mbr().scores, [sum(want.joint([v]).max() for v in range(4))])
+    hits = [want.joint([v])[state] for v, state in enumerate(graph.mbr().value[0].tolist())]
+    assert_allclose(hits, [want.joint([v]).max() for v in range(4)])
 
 
 @given(seed=seeds)
@@ -122,7 +123,7 @@ def test_a_batch_of_graphs():
         assert_allclose(graph.log_partition()[b], alone.log_partition()[0])
         assert_allclose(graph.marginals()[b], alone.marginals()[0])
         assert_allclose(graph.entropy()[b], alone.entropy()[0])
-        assert_allclose(graph.argmax().scores[b], alone.argmax().scores[0])
+        assert_allclose(graph.argmax().log_prob[b], alone.argmax().log_prob[0])
 
 
 def test_the_number_of_graphs_is_an_option():
@@ -139,9 +140,9 @@ def test_evidence(seed):
     allowed = np.ones((4, 4), bool)
     allowed[1, :2] = False
     for given_states in (
-        graph.condition(states={1: 2}),
-        graph.condition(labels=torch.tensor([-1, 2, -1, -1])),
-        graph.condition(labels=[[-1, 2, -1, -1]]),
+        graph.condition(known={1: 2}),
+        graph.condition(known=torch.tensor([-1, 2, -1, -1])),
+        graph.condition(known=[[-1, 2, -1, -1]]),
         graph.condition(allowed=allowed),
     ):
         assert_allclose(given_states.log_partition(), [log_z])
@@ -153,7 +154,7 @@ def test_evidence(seed):
 
 def test_impossible_evidence():
     forbidding = np.array([[-np.inf, 0.0], [0.0, 0.0]])
-    graph = FactorGraph([2, 2], [((0, 1), forbidding)]).condition(states={0: 0, 1: 0})
+    graph = FactorGraph([2, 2], [((0, 1), forbidding)]).condition(known={0: 0, 1: 0})
     assert graph.log_partition().item() == -np.inf
     assert not graph.marginals().any()
     for query in (graph.argmax, graph.entropy, graph.mbr, graph.sample, lambda: graph.log_prob([0, 1])):
@@ -258,8 +259,7 @@ def test_structured_factors_match_enumeration():
     assert graph.kind == "exact"
     assert_allclose(graph.log_partition(), [want.log_z])
     assert_allclose(graph.marginals()[0].flatten(), want.marginals(), atol=1e-9)
-    assert_allclose(graph.argmax().scores, [want.best])
-    assert_allclose(graph.score(graph.argmax().labels), [want.best])
+    assert_allclose(graph.score(graph.mode), [want.best])
     with pytest.raises(ValueRangeError, match="ExactlyOne does not provide"):
         graph.entropy()
     with pytest.raises(ValueRangeError, match="table factors only"):
@@ -325,7 +325,7 @@ def test_a_hundred_thousand_factors_take_seconds():
         (lambda: FactorGraph([2, 2], allowed=np.ones((2, 2))), ValueRangeError, "boolean"),
         (lambda: FactorGraph([2, 2]).score([0, 2]), ValueRangeError, "variable 1 must be between 0 and 1, got 2"),
         (lambda: FactorGraph([2, 2]).score([0.0, 1.0]), ValueRangeError, "must be integers"),
-        (lambda: FactorGraph([2, 2]).condition(states={5: 0}), ValueRangeError, "has variable 5"),
+        (lambda: FactorGraph([2, 2]).condition(known={5: 0}), ValueRangeError, "has variable 5"),
     ],
 )
 def test_invalid_arguments_raise_errors(make, error, words):

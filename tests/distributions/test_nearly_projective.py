@@ -54,14 +54,14 @@ def test_all_queries_are_those_of_enumeration(single_root, backend):
         assert divergence[b].item() == pytest.approx((p[both] * np.log(p[both] / theirs.probabilities[both])).sum())
         order = np.argsort(-want.scores, kind="stable")[:7]
         order = order[want.scores[order] > -np.inf]
-        np.testing.assert_allclose(best.scores[b, : len(order)], want.scores[order])
-        np.testing.assert_array_equal(best.labels[b, : len(order), :n], want.structures[order])
-        assert (best.labels[b, len(order) :] == -1).all()
+        np.testing.assert_allclose(best.log_prob[b, : len(order)], want.scores[order] - want.log_z, atol=1e-12)
+        np.testing.assert_array_equal(best.value[b, : len(order), :n], want.structures[order])
+        assert (best.value[b, len(order) :] == -1).all()
         frequency = (draws[:, b, None, :n] == want.structures).all(axis=2).mean(axis=0)
         assert np.abs(frequency - p).max() < 0.05
     first = torch.stack([torch.as_tensor(np.pad(e.structures[e.scores.argmax()], (0, N - n)))
                          for (e, _), n in zip(every, LENGTHS, strict=True)])  # fmt: skip
-    np.testing.assert_array_equal(torch.where(q.argmax().labels < 0, 0, q.argmax().labels), first)
+    np.testing.assert_array_equal(torch.where(q.mode < 0, 0, q.mode), first)
     np.testing.assert_allclose(q.log_prob(first), [e.scores.max() - e.log_z for e, _ in every])
 
 
@@ -82,17 +82,18 @@ def test_labels_and_evidence():
     summed = NearlyProjectiveTree(np.logaddexp.reduce(q.log_arc.numpy(), axis=3), 1.5)
     assert q.log_partition().item() == pytest.approx(summed.log_partition().item())
     best = q.topk(40)
-    assert len({tuple(tree.flatten().tolist()) for tree in best.labels[0]}) == 40
-    np.testing.assert_allclose(q.log_prob(best.labels[:, 5]), best.scores[:, 5] - q.log_partition())
-    given = summed.condition(labels=torch.tensor([[3, 4, -1, -1]]))  # these two cross
+    assert len({tuple(tree.flatten().tolist()) for tree in best.value[0]}) == 40
+    np.testing.assert_allclose(q.log_prob(best.value[:, 5]), best.log_prob[:, 5])
+    assert (best.log_prob.diff(dim=1) <= 1e-12).all()
+    given = summed.condition(known=torch.tensor([[3, 4, -1, -1]]))  # these two cross
     assert given.crossing_probability().item() == pytest.approx(1)
     assert given.log_partition().item() == pytest.approx(
-        SpanningTree(summed.log_arc).condition(labels=torch.tensor([[3, 4, -1, -1]])).log_partition().item() - 1.5
+        SpanningTree(summed.log_arc).condition(known=torch.tensor([[3, 4, -1, -1]])).log_partition().item() - 1.5
     )
     hits = summed.mbr()
     marginals = summed.marginals()[0].numpy()
     sums = [marginals[tree, np.arange(1, N + 1)].sum() for tree in trees(N, False, True)]
-    assert hits.scores.item() == pytest.approx(max(sums))
+    assert marginals[hits.value[0], np.arange(1, N + 1)].sum() == pytest.approx(max(sums))
 
 
 def test_a_share_is_a_mixture():

@@ -64,18 +64,16 @@ def by_all_queries(tally: Tally, build: Build, want: list[Any], parts_of: Callab
     best = np.array([np.pad(row, (0, k - len(row)), constant_values=-np.inf) for row in ordered])
     for name, d in (("enumeration", double), ("float32", single), ("torch", by_torch)):
         first, several = d.argmax(), d.topk(k)
-        tally.same(name, "best score", first.scores, best[:, 0], size)
-        tally.same(name, "scores of the best", several.scores, best, size)
-        tally.same(name, "log p(best)", d.log_prob(first.labels), best[:, 0] - wanted, size)
+        tally.same(name, "log p(best)", first.log_prob, best[:, 0] - wanted, size)
+        tally.same(name, "log p of the best", several.log_prob, best - wanted[:, None], size)
+        tally.same(name, "log p(best) of a given structure", d.log_prob(first.value), best[:, 0] - wanted, size)
         tally.same(name, "entropy", d.entropy(), [w.entropy() for w in want], size)
         tally.same(name, "KL to itself", d.kl(d), np.zeros(len(want)), size)
-    for b, row in enumerate(double.topk(k).labels.numpy()):
+    for b, row in enumerate(double.topk(k).value.numpy()):
         possible = int(np.isfinite(best[b]).sum())
         tally.same("enumeration", "different structures", len({y.tobytes() for y in row[:possible]}), possible, 0)
     draws = double.sample(2, generator=torch.Generator().manual_seed(0))
-    for draw in draws:
-        tally.at_most("log p(sample)", -np.inf, double.log_prob(draw), size)
-        tally.same("enumeration", "possible samples", torch.isfinite(double.log_prob(draw)), np.ones(len(want)), 0)
+    tally.same("enumeration", "possible samples", torch.isfinite(double.log_prob(draws)), np.ones((2, len(want))), 0)
 
 
 def repeated(values: np.ndarray, copies: int, dtype: torch.dtype) -> torch.Tensor:
@@ -156,10 +154,8 @@ def beam(rng: np.random.Generator, tally: Tally) -> None:
         tally.same("enumeration", "log Z without loss", within.log_partition(), exact_z, size)
     if np.isfinite(exact_z).all():
         best = within.argmax()
-        tally.at_most(
-            "best score", best.scores, [w.scores.max() for w in enumerate_batch(unary, pairwise, lengths)], size
-        )
-        tally.same("enumeration", "score of the best", whole.log_prob(best.labels).numpy() + exact_z, best.scores, size)
+        score = whole.log_prob(best.value).numpy() + exact_z
+        tally.at_most("best score", score, [w.scores.max() for w in enumerate_batch(unary, pairwise, lengths)], size)
     single = LinearChain(unary.astype(np.float32), pairwise.astype(np.float32), lengths=lengths).within("kl=0")
     tally.same("float32", "log Z without loss", single.log_partition(), exact_z, size)
 
@@ -256,7 +252,7 @@ def of_pairs(tally: Tally, build: Build, want: list[Any], size: float) -> None:
 
 def of_evidence(tally: Tally, d: Any, want: list[Any], known: Any, kept: list[Any], size: float) -> None:
     """Compare the distribution given known parts, and its divergence from the whole, with the structures ``kept``."""
-    given = d.condition(labels=torch.from_numpy(known))
+    given = d.condition(known=torch.from_numpy(known))
     log_z = []
     for w, k in zip(want, kept, strict=True):
         log_z.append(Enumerated(w.structures, np.where(k, w.scores, -np.inf)).log_z)

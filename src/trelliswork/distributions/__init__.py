@@ -1,7 +1,7 @@
 """Distributions over structures, on torch tensors, with one interface for all queries."""
 
 from trelliswork.distributions.alignment import Alignment
-from trelliswork.distributions.base import Distribution, Structure
+from trelliswork.distributions.base import Best, Distribution
 from trelliswork.distributions.beam_chain import BeamChain
 from trelliswork.distributions.dependency_tree import NearlyProjectiveTree, ProjectiveTree, SpanningTree
 from trelliswork.distributions.factor_graph import FactorGraph
@@ -27,6 +27,7 @@ __all__ = [
     "AtMostOne",
     "Beam",
     "BeamChain",
+    "Best",
     "Cardinality",
     "ChainExpectations",
     "ChainFactor",
@@ -45,6 +46,5 @@ __all__ = [
     "SpanTree",
     "SpanningTree",
     "SpanningTreeFactor",
-    "Structure",
     "TreeExpectations",
 ]

@@ -48,12 +48,12 @@ class Alignment(PathStructure):
     >>> round(Alignment(torch.zeros(1, 3, 3, 3)).log_partition().exp().item())  # of two items with two: Delannoy
     13
     >>> same = torch.eye(3)[[0, 2]][:, [0, 1, 2]]  # "ac" and "abc"
-    >>> Alignment.from_gaps(2 * same[None], gap=-1.0).argmax().labels.tolist()
+    >>> Alignment.from_gaps(2 * same[None], gap=-1.0).mode.tolist()
     [[0, 2, 0, -1, -1]]
     """
 
-    alike: ClassVar[str] = "alignments of the same shape and lengths"
-    nouns: ClassVar[dict[str, str]] = {"noun": "alignment of pair", "parts": "moves"}
+    _alike: ClassVar[str] = "alignments of the same shape and lengths"
+    _nouns: ClassVar[dict[str, str]] = {"noun": "alignment of pair", "parts": "moves"}
     _recursions = alignment.ALIGNMENTS
 
     def __init__(self, log_moves: Any, log_pairwise: Any = None, *, lengths: Any = None, backend: str = "auto") -> None:
@@ -149,32 +149,34 @@ class Alignment(PathStructure):
         B, n, m, _ = self._scores.shape
         return f"Alignment(B={B}, N={n - 1}, M={m - 1}, dtype={self._dtype}, backend={self.backend!r})"
 
-    def condition(self, *, allowed: Any = None, labels: Any = None) -> Self:
+    def condition(self, *, known: Any = None, allowed: Any = None) -> Self:
         """Return the distribution given evidence; the difference of the log partitions is its log probability.
 
         Parameters
         ----------
+        known : Tensor of int (B, N), optional
+            Items of the second sequence with which those of the first are known to be aligned; -1 for unknown.
         allowed : Tensor of bool (B, N+1, M+1, 3), optional
             Moves that may occur.
-        labels : Tensor of int (B, N), optional
-            Items of the second sequence with which those of the first are known to be aligned; -1 for unknown.
         """
         (B, n, m, _), device = self._scores.shape, self._device
         mask = torch.ones(self._scores.shape, dtype=torch.bool, device=device)
         if allowed is not None:
             mask &= bool_mask("allowed", allowed, "B n m K", device, B=B, n=n, m=m, K=3)
-        if labels is not None:
+        if known is not None:
             inside = torch.arange(n - 1, device=device) < self.lengths[:, :1]
-            known = check_integers("labels", labels, (B, n - 1), -1, m - 2, inside).masked_fill(~inside, -1)
-            match = known[..., None] == torch.arange(m - 1, device=device)  # (B, N, M)
+            items = check_integers("known", known, (B, n - 1), -1, m - 2, inside).masked_fill(~inside, -1)
+            match = items[..., None] == torch.arange(m - 1, device=device)  # (B, N, M)
             row, column = match.any(dim=2), match.any(dim=1)
             mask[:, 1:, 1:, MATCH] &= match | ~(row[:, :, None] | column[:, None])
             mask[:, 1:, :, DELETE] &= ~row[:, :, None]
             mask[:, :, 1:, INSERT] &= ~column[:, None]
         return self._like(self._scores.masked_fill(~mask, -torch.inf), self._pairs)
 
-    def _like(self, scores: Tensor, pairwise: Tensor) -> Self:
-        return type(self)(scores, pairwise, lengths=self.lengths, backend=self.backend)
+    @property
+    def _sizes(self) -> tuple[int, ...]:
+        B, n, m, _ = self._scores.shape
+        return B, n + m - 2
 
     def _decode(self, paths: Integers) -> Integers:
         return alignment.moves_of(paths, sum(self._scores.shape[1:3]) - 2)

@@ -1,38 +1,79 @@
 """The common interface of all distributions over structures."""
 
+import math
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
-from typing import Any, ClassVar, Literal, NamedTuple, Self
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import cached_property
+from typing import Any, ClassVar, Literal, Self
 
+import numpy as np
 import torch
 from torch import Tensor
+from torch.distributions.kl import register_kl
 
-from trelliswork.compute.checks import check_possible
+from trelliswork.compute.checks import check_count, check_possible
 from trelliswork.compute.display import Displayed, Names
 from trelliswork.compute.limits import check_cost
 from trelliswork.distributions.tensors import ARRAYS, CPU, host
-from trelliswork.errors import ShapeError
+from trelliswork.errors import ShapeError, ValueRangeError
 from trelliswork.inference.tensors import entropy
 
 Kind = Literal["exact", "lower", "upper", "estimate"]
 LARGE = 1000.0  # expected size of scores up to which rounding errors of an entropy, about its square, are below 1e-9
 
 
-class Structure(NamedTuple):
-    """Structures and their scores: the best, the k best, or those of least risk."""
+class Best:
+    """Structures, such as the best ones, and their log-probabilities; ``value, log_prob = best`` works, too.
 
-    labels: Tensor
-    scores: Tensor
-
-
-class Distribution(Displayed, ABC):
-    """A batch of distributions over structures, p(y) = exp(score(y)) / Z.
-
-    Queries return tensors with the batch on axis 0 (after the number of draws for ``sample``).
+    Attributes
+    ----------
+    value : Tensor
+        Structures, of the event shape of the distribution after the axes of batch and rank; -1 where there is none.
+    log_prob : Tensor
+        log p(value), computed when it is first asked for; -inf where there is none.
     """
 
+    def __init__(self, value: Tensor, log_prob: Callable[[], Tensor]) -> None:
+        self.value, self._compute = value, log_prob
+
+    @cached_property
+    def log_prob(self) -> Tensor:  # noqa: D102, documented above
+        return self._compute()
+
+    def __iter__(self) -> Iterator[Tensor]:
+        return iter((self.value, self.log_prob))
+
+    def __repr__(self) -> str:
+        return f"Best(value={self.value}, log_prob={self.log_prob})"
+
+
+class Distribution(Displayed, torch.distributions.Distribution, ABC):
+    """A batch of distributions over structures, p(y) = exp(score(y)) / Z, as torch distributions.
+
+    ``batch_shape`` is (B,), ``event_shape`` that of a structure. Queries return tensors with the batch on axis 0, after
+    the axes of ``sample_shape`` for ``sample``. There are no reparametrized samples and no enumeration.
+    """
+
+    has_rsample = False
+    has_enumerate_support = False
+    arg_constraints: ClassVar[dict[str, Any]] = {}
     kind: ClassVar[Kind] = "exact"
     names: Names | None = None  # words and labels, if a model has made it
+
+    @property
+    def batch_shape(self) -> torch.Size:
+        """The number of distributions, (B,)."""
+        return torch.Size(self._sizes[:1])
+
+    @property
+    def event_shape(self) -> torch.Size:
+        """The shape of a structure."""
+        return torch.Size(self._sizes[1:])
+
+    @property
+    @abstractmethod
+    def _sizes(self) -> tuple[int, ...]:
+        """B and the sizes of a structure."""
 
     @abstractmethod
     def log_partition(self) -> Tensor:
@@ -43,39 +84,122 @@ class Distribution(Displayed, ABC):
         """Return probabilities of the parts of a structure; zero where nothing is possible."""
 
     @abstractmethod
-    def argmax(self) -> Structure:
-        """Return the most probable structure of each sequence, and its score."""
+    def argmax(self) -> Best:
+        """Return the most probable structure of each sequence."""
+
+    @property
+    def mode(self) -> Tensor:
+        """The most probable structure of each sequence."""
+        return self.argmax().value
 
     @abstractmethod
-    def topk(self, k: int) -> Structure:
-        """Return the k most probable structures, all different, best first."""
+    def mbr(self) -> Best:
+        """Return the structure with the most expected hits (correct parts): minimum Bayes risk."""
 
     @abstractmethod
-    def sample(self, n: int = 1, *, generator: torch.Generator | None = None) -> Tensor:
-        """Return n exact, independent draws."""
+    def topk(self, k: int) -> Best:
+        """Return the k most probable structures (B, k, ..), all different, best first; -1 if there are fewer."""
+
+    def sample(self, sample_shape: int | Sequence[int] = (), *, generator: torch.Generator | None = None) -> Tensor:
+        """Return independent draws (sample_shape, B, ..); ``sample(n)`` is ``sample((n,))``.
+
+        Seed the ``generator`` to repeat them. They are exact, unless the distribution has another ``kind``.
+        """
+        shape = tuple(sample_shape) if isinstance(sample_shape, Sequence) else (sample_shape,)
+        for n in shape:
+            check_count("n", n)
+        draws = self._draw(math.prod(shape), generator)
+        return draws.reshape(*shape, *draws.shape[1:])
+
+    @abstractmethod
+    def _draw(self, n: int, generator: torch.Generator | None) -> Tensor:
+        """Return n draws (n, B, ..)."""
 
     @abstractmethod
     def entropy(self) -> Tensor:
         """Return the entropy in nats (B,)."""
 
     @abstractmethod
-    def log_prob(self, structure: Tensor) -> Tensor:
-        """Return log p(y) (B,) of given structures."""
+    def log_prob(self, value: Any) -> Tensor:
+        """Return log p(value) (B,) of structures (B, ..), or with the axes that ``sample`` puts before them."""
 
     @abstractmethod
     def kl(self, other: Self) -> Tensor:
         """Return KL(self || other) in nats (B,); inf where ``other`` forbids what ``self`` allows."""
 
     @abstractmethod
-    def condition(self, *, allowed: Tensor | None = None, labels: Tensor | None = None) -> Self:
-        """Return the distribution given evidence."""
+    def condition(self, *, known: Any = None, allowed: Any = None) -> Self:
+        """Return the distribution given evidence: known parts of structures (-1 for unknown), and a mask of parts."""
+
+    def expand(self, batch_shape: Sequence[int], _instance: Any = None) -> Self:
+        """Return B copies of a batch of one."""
+        (B,) = self.batch_shape
+        if tuple(batch_shape) == (B,):
+            return self
+        if len(batch_shape) != 1 or B != 1:
+            raise ShapeError(f"a batch of one can be expanded to (B,), got a batch of {B} and {tuple(batch_shape)}.")
+        check_count("B", batch_shape[0])
+        return self._copies(batch_shape[0])
+
+    @abstractmethod
+    def _copies(self, B: int) -> Self:
+        """Return B copies of a batch of one."""
+
+    def named(self, value: Tensor) -> list[Any]:
+        """Return structures (.., B, ..) with the names of labels, as nested lists, if a model made the distribution."""
+        if self.names is None:
+            raise ValueRangeError("labels have names only in distributions that the posterior of a model returned.")
+        if value.ndim > 1 + len(self.event_shape):
+            return [self.named(one) for one in value]
+        return [self._named(one, self.names.labels) for one in value]
+
+    def _named(self, value: Tensor, labels: Sequence[str]) -> list[Any]:
+        """Return one structure with names: here the label of each position that is not padding.
+
+        The states of chains of higher order are n-grams, numbered so that the remainder is the last label.
+        """
+        return [labels[k % len(labels)] for k in value.tolist() if k >= 0]
+
+    def _best(self, value: Tensor, ranks: bool = False) -> Best:
+        """Return structures (B, ..), or with ``ranks`` (B, k, ..), and how to compute their log-probabilities."""
+        if not ranks:
+            return Best(value, lambda: self.log_prob(value))
+
+        def log_prob() -> Tensor:
+            missing = (value < 0).flatten(2).all(dim=2)  # then the best one stands in
+            there = torch.where(missing.reshape(*missing.shape, *[1] * (value.ndim - 2)), value[:, :1], value)
+            return self.log_prob(there.movedim(1, 0)).movedim(0, 1).masked_fill(missing, -torch.inf)
+
+        return Best(value, log_prob)
+
+    @staticmethod
+    def _filled(values: Tensor, k: int) -> Tensor:
+        """Return k structures (B, k, ..), -1 for those that do not exist."""
+        missing = k - values.shape[1]
+        if not missing:
+            return values
+        check_cost(f"a list of {k:,} structures", n_bytes=8.0 * values[:, 0].numel() * k)
+        return torch.cat([values, values.new_full((1,), -1).expand(len(values), missing, *values.shape[2:])], dim=1)
+
+    def _of_each(self, compute: Callable[[Tensor], Tensor], value: Any) -> Tensor:
+        """Return the results of structures (B, ..), or of those with more axes before them, one after the other."""
+        more = value.ndim - len(self._sizes) if isinstance(value, Tensor | np.ndarray) else 0
+        if more <= 0:
+            return compute(value)
+        flat = value.reshape(-1, *value.shape[more:])
+        return torch.stack([compute(one) for one in flat]).reshape(*value.shape[:more], -1)
+
+
+@register_kl(Distribution, Distribution)
+def _kl(p: Distribution, q: Distribution) -> Tensor:
+    return p.kl(q)
 
 
 class LogLinear(Distribution):
     """Base of distributions whose score is a sum over parts: queries that need only log Z and expected parts."""
 
-    nouns: ClassVar[Mapping[str, str]] = {}  # names of the structure and of its parts, for `check_possible`
-    alike: ClassVar[str] = "distributions over the same trees"  # what ``kl`` needs two of
+    _nouns: ClassVar[Mapping[str, str]] = {}  # names of the structure and of its parts, for `check_possible`
+    _alike: ClassVar[str] = "distributions over the same trees"  # what ``kl`` needs two of
     backend: str
     lengths: Tensor
     _dtype: torch.dtype
@@ -90,10 +214,22 @@ class LogLinear(Distribution):
         marginals: Tensor = self._moments()[1]
         return marginals
 
-    def argmax(self) -> Structure:
-        """Return the most probable structure of each sequence, and its score."""
-        best = self.topk(1)
-        return Structure(best.labels[:, 0], best.scores[:, 0])
+    def argmax(self) -> Best:
+        """Return the most probable structure of each sequence."""
+        return self._best(self._viterbi()[0])
+
+    def topk(self, k: int) -> Best:
+        """Return the k most probable structures (B, k, ..), all different, best first; -1 if there are fewer."""
+        return self._best(self._filled(self._ranked(k)[0], k), ranks=True)
+
+    def _viterbi(self) -> tuple[Tensor, Tensor]:
+        """Return the best structures (B, ..) and their scores (B,)."""
+        values, scores = self._ranked(1)
+        return values[:, 0], scores[:, 0]
+
+    @abstractmethod
+    def _ranked(self, k: int) -> tuple[Tensor, Tensor]:
+        """Return at most k best structures (B, k, ..), -1 where there are fewer, and their scores (B, k)."""
 
     def entropy(self) -> Tensor:
         """Return the entropy in nats (B,), at least 0; its digits do not depend on the size of the scores."""
@@ -104,16 +240,19 @@ class LogLinear(Distribution):
         value = double._chain_rule() if large else moments[0] - double._expected_score(moments)
         return value.clamp(min=0).to(self._dtype)
 
-    def log_prob(self, structure: Tensor) -> Tensor:
-        """Return log p(y) (B,) of given structures; -inf if they are impossible. The padding is ignored."""
+    def log_prob(self, value: Any) -> Tensor:
+        """Return log p(value) (B,) of structures (B, ..), or with the axes that ``sample`` puts before them.
+
+        It is -inf if they are impossible. The padding is ignored.
+        """
         log_z = self._log_z()
         self._check_possible(log_z, "no probabilities")
-        return (self._score(structure) - log_z).to(self._dtype)
+        return (self._of_each(self._score, value) - log_z).to(self._dtype)
 
     def kl(self, other: Self) -> Tensor:
         """Return KL(self || other) in nats (B,); inf where ``other`` forbids what ``self`` allows."""
         if not self._is_alike(other) or not torch.equal(self.lengths, other.lengths):
-            raise ShapeError(f"kl needs two {self.alike}, got {self} and {other}.")
+            raise ShapeError(f"kl needs two {self._alike}, got {self} and {other}.")
         p, q = self._double(), other._double()
         moments, log_z_other = p._moments_for(q), q._log_z()
         self._check_possible(moments[0], "no divergence")
@@ -121,7 +260,7 @@ class LogLinear(Distribution):
         score = p._expected_score(moments) - q._expected_score(moments)
         value = (score - moments[0] + log_z_other).clamp(min=0)
         # Probabilities may underflow, so it is the best structure that tells whether any has a forbidden part.
-        return torch.where(p._forbidden_by(q).argmax().scores > 0, torch.inf, value).to(self._dtype)
+        return torch.where(p._forbidden_by(q)._viterbi()[1] > 0, torch.inf, value).to(self._dtype)
 
     @abstractmethod
     def _log_z(self) -> Tensor:
@@ -148,7 +287,7 @@ class LogLinear(Distribution):
         return entropy(self._torch_log_z)[1]
 
     @abstractmethod
-    def _forbidden_by(self, other: Self) -> Distribution:
+    def _forbidden_by(self, other: Self) -> "LogLinear":
         """Return the structures that are possible here, scored by the number of their parts that ``other`` forbids."""
 
     @abstractmethod
@@ -164,28 +303,14 @@ class LogLinear(Distribution):
         """Return True if both distributions are over the same structures."""
 
     def _check_possible(self, log_values: Tensor, what: str) -> None:
-        check_possible(host(log_values.detach()), what, **self.nouns)
+        check_possible(host(log_values.detach()), what, **self._nouns)
 
     def _tensor(self, values: Any) -> Tensor:
         tensor = torch.from_numpy(values)
         return tensor if self._device == CPU else tensor.to(self._device)
 
-    def _structure(self, labels: Any, scores: Any) -> Structure:
-        return Structure(self._tensor(labels), self._tensor(scores.astype(ARRAYS[self._dtype], copy=False)))
-
-    @staticmethod
-    def _filled(best: Structure, k: int) -> Structure:
-        """Return the k best structures (B, k, ..) and scores (B, k); -1 and -inf for those that do not exist."""
-        missing = k - best.scores.shape[1]
-        if not missing:
-            return best
-        check_cost(f"a list of {k:,} structures", n_bytes=8.0 * best.labels[:, 0].numel() * k)
-        rest = [best.labels.new_full((1,), -1), best.scores.new_full((1,), -torch.inf)]
-        filled = [
-            torch.cat([found, one.expand(len(found), missing, *found.shape[2:])], dim=1)
-            for found, one in zip(best, rest, strict=True)
-        ]
-        return Structure(*filled)
+    def _with_scores(self, values: Any, scores: Any) -> tuple[Tensor, Tensor]:
+        return self._tensor(values), self._tensor(scores.astype(ARRAYS[self._dtype], copy=False))
 
     def _inside(self, n: int) -> Tensor:
         """Return the positions (B, n) that are not padding."""

@@ -1,11 +1,11 @@
 """Label sequences within a beam: few labels per position, chosen by a forward pass; a lower bound on log Z."""
 
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
 
-from trelliswork.distributions.base import Kind, Structure
+from trelliswork.distributions.base import Best, Kind
 from trelliswork.distributions.linear_chain import LinearChain
 from trelliswork.errors import ValueRangeError
 from trelliswork.inference.chain.beam import Beam, passes
@@ -75,15 +75,24 @@ class BeamChain(LinearChain):
         """Return p(y_t = j) within the beam, (B, T, S); zero outside and in the padding."""
         return super().marginals() if self._needs_graph else self._probabilities.clone()
 
-    def argmax(self) -> Structure:
-        """Return the best labeling within beams chosen by the scores of the best prefixes (paper 2, section 4.1)."""
+    def argmax(self) -> Best:
+        """Return the best labeling within beams chosen by the scores of the best prefixes (paper 2, section 4.1).
+
+        These beams may differ: its log-probability is -inf if a label is outside of ``beam``.
+        """
+        return super().argmax()
+
+    def _viterbi(self) -> tuple[Tensor, Tensor]:
         assert self._whole._potentials is not None
         paths = passes.viterbi(self._whole._potentials, self.beam)
-        return self._structure(paths.labels, paths.scores)
+        return self._with_scores(paths.labels, paths.scores)
 
-    def condition(self, *, allowed: Tensor | None = None, labels: Tensor | None = None) -> "BeamChain":
+    def condition(self, *, known: Any = None, allowed: Any = None) -> "BeamChain":
         """Return the chain given evidence, with a new choice of the beam."""
-        return BeamChain(self._whole.condition(allowed=allowed, labels=labels), self.beam)
+        return BeamChain(self._whole.condition(known=known, allowed=allowed), self.beam)
+
+    def _copies(self, B: int) -> "BeamChain":
+        return BeamChain(self._whole._copies(B), self.beam)
 
     def _log_z(self) -> Tensor:
         return super()._log_z() if self._needs_graph else self._value

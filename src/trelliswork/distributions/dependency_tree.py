@@ -10,9 +10,9 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from trelliswork.compute.checks import check_count, check_lengths, check_shape
-from trelliswork.distributions.base import Structure
+from trelliswork.distributions.base import Best
 from trelliswork.distributions.factor_list import doubles as as_doubles
-from trelliswork.distributions.tensors import as_tensor, bool_mask, draw_labels, draw_seeds, floats, forbidden, host
+from trelliswork.distributions.tensors import as_tensor, draw_labels, draw_seeds, floats, forbidden, host
 from trelliswork.distributions.tree_base import PartTree, per_label
 from trelliswork.errors import ShapeError, ValueRangeError
 from trelliswork.inference.tensors import doubles, entropy, exp, finite, plus
@@ -25,9 +25,9 @@ from trelliswork.inference.tree.potentials import are_trees
 class DependencyTree(PartTree):
     """Base class of the dependency trees below; ``ProjectiveTree`` documents the parameters."""
 
-    axes = "B N N"
-    nouns = TREES
-    engine: Engine | NearlyProjective
+    _axes = "B N N"
+    _nouns = TREES
+    _engine: Engine | NearlyProjective
     projective: ClassVar[bool]
 
     def __init__(
@@ -37,7 +37,6 @@ class DependencyTree(PartTree):
         lengths: Any = None,
         single_root: bool = True,
         allowed: Any = None,
-        forced: Any = None,
         backend: str = "auto",
     ) -> None:
         scores = floats("log_arc", log_arc)
@@ -48,8 +47,7 @@ class DependencyTree(PartTree):
         B, n = check_arcs("log_arc", tuple(scores.shape[:3]))
         counts = check_lengths(host(lengths), B, n)
         self.single_root = bool(single_root)
-        masks = self._allowed_mask(allowed, scores), self._forced_mask(forced, scores)
-        self._set_scores("log_arc", scores, counts, masks, backend)
+        self._set_scores("log_arc", scores, counts, [self._allowed_mask(allowed, scores)], backend)
         self._potentials = Potentials(doubles(self._log_sum), counts, self.single_root)
 
     log_arc = property(attrgetter("_scores"), doc="Scores of arcs, (B, n+1, n+1) or with labels (B, n+1, n+1, L).")
@@ -60,72 +58,76 @@ class DependencyTree(PartTree):
         root = "single root" if self.single_root else "several roots"
         return f"{type(self).__name__}(B={B}, n={N - 1}{labels}, {root}, backend={self.backend!r})"
 
-    def argmax(self) -> Structure:
-        """Return the best tree, heads (B, n) or, with labels, (B, n, 2), -1 in the padding; and its score (B,)."""
-        return super().argmax() if self.labeled else self._structure(*self.engine.best(self._potentials))
+    @property
+    def _sizes(self) -> tuple[int, ...]:
+        B, N = self.log_arc.shape[:2]
+        return (B, N - 1, 2) if self.labeled else (B, N - 1)
 
-    def topk(self, k: int) -> Structure:
-        """Return the k best trees (B, k, n), all different, and their scores (B, k); -1 and -inf if there are fewer."""
+    def _viterbi(self) -> tuple[Tensor, Tensor]:
+        return super()._viterbi() if self.labeled else self._with_scores(*self._engine.best(self._potentials))
+
+    def _ranked(self, k: int) -> tuple[Tensor, Tensor]:
         check_count("k", k)
         if not self.labeled:
             options = self._potentials.log_arc[..., None]
-            heads, _, scores = self.engine.topk(self._potentials, options, k)
-            return self._filled(self._structure(heads, scores), k)
+            heads, _, scores = self._engine.topk(self._potentials, options, k)
+            return self._with_scores(heads, scores)
         best = self.log_arc.detach().topk(min(k, self.log_arc.shape[3]), dim=3)
         options, which = doubles(best.values), host(best.indices)
-        heads, ranks, scores = self.engine.topk(self._potentials, options, k)
+        heads, ranks, scores = self._engine.topk(self._potentials, options, k)
         B, _, n = heads.shape
         at = np.arange(B)[:, None, None], heads.clip(min=0), np.arange(1, n + 1)[None, None], ranks.clip(min=0)
         trees = np.stack([heads, np.where(heads >= 0, which[at], -1)], axis=3)
-        return self._filled(self._structure(trees, scores), k)
+        return self._with_scores(trees, scores)
 
-    def mbr(self) -> Structure:
-        """Return the tree with the most expected hits (arcs, with labels if present), and that number (B,)."""
+    def mbr(self) -> Best:
+        """Return the tree with the most expected hits (arcs, with labels if present)."""
         with torch.no_grad():
             marginals = self._moments()[1]
         labels = marginals.argmax(dim=3) if self.labeled else None
         hits = doubles(marginals.amax(dim=3) if self.labeled else marginals)
         hits = np.where(self._potentials.log_arc > -np.inf, hits, -np.inf)
-        heads, scores = self._kind.best(Potentials(hits, self._potentials.lengths, self.single_root))
+        heads, _ = self._kind.best(Potentials(hits, self._potentials.lengths, self.single_root))
         tree = self._tensor(heads)
         if labels is not None:
             tree = torch.stack([tree, labels[self._places(tree)].masked_fill(tree < 0, -1)], dim=2)
-        return Structure(tree, self._tensor(scores).to(self._dtype))
+        return self._best(tree)
 
-    def sample(self, n: int = 1, *, generator: torch.Generator | None = None) -> Tensor:
-        """Return n exact, independent trees (n, B, n_words) of each sentence; seed the ``generator`` to repeat them."""
-        check_count("n", n)
-        heads = self._tensor(self.engine.sample(self._potentials, draw_seeds(n, self.lengths, generator)))
+    def _draw(self, n: int, generator: torch.Generator | None) -> Tensor:
+        heads = self._tensor(self._engine.sample(self._potentials, draw_seeds(n, self.lengths, generator)))
         if not self.labeled:
             return heads
         scores = self.log_arc.detach().double()[self._places(heads)]  # (n, B, n_words, L)
         drawn = draw_labels(scores, generator, heads.shape)
         return torch.stack([heads, drawn.masked_fill(heads < 0, -1)], dim=3)
 
-    def condition(self, *, allowed: Any = None, labels: Any = None, forced: Any = None) -> Self:
+    def condition(self, *, known: Any = None, allowed: Any = None) -> Self:
         """Return the distribution given evidence; the difference of the log partitions is its log probability.
 
         Parameters
         ----------
+        known : Tensor of int (B, n) or, with labels, (B, n, 2), optional
+            Known heads (and labels); -1 for unknown.
         allowed : Tensor of bool (B, n+1, n+1) or, with labels, (B, n+1, n+1, L), optional
             Arcs that a tree may have.
-        labels : Tensor of int (B, n) or, with labels, (B, n, 2), optional
-            Known heads (and labels); -1 for unknown.
-        forced : Tensor of bool (B, n+1, n+1), optional
-            Arcs that a tree must have.
         """
         mask = self._allowed_mask(allowed, self.log_arc)
-        if labels is not None:
-            heads, names = self._parts(labels, lowest=-1)
+        if known is not None:
+            heads, names = self._parts(known, lowest=-1)
             node = torch.arange(self.log_arc.shape[1], device=self.log_arc.device)
-            known = torch.nn.functional.pad(heads, (1, 0), value=-1)[:, None, :]
-            fits = (known < 0) | (known == node[:, None])
+            given = torch.nn.functional.pad(heads, (1, 0), value=-1)[:, None, :]
+            fits = (given < 0) | (given == node[:, None])
             if names is not None:
                 name = torch.nn.functional.pad(names, (1, 0), value=-1)[:, None, :, None]
                 label = torch.arange(self.log_arc.shape[3], device=self.log_arc.device)
                 fits = fits[..., None] & ((name < 0) | (name == label))
             mask = fits if mask is None else per_label(mask, self.log_arc) & fits
-        return self._like(self.log_arc, allowed=mask, forced=forced)
+        return self._like(self.log_arc, allowed=mask)
+
+    def _named(self, value: Tensor, labels: Any) -> list[Any]:
+        """Return a head, or a head and the name of a label, for each word."""
+        rows = [row for row in value.tolist() if (row[0] if self.labeled else row) >= 0]
+        return [(head, labels[k]) for head, k in rows] if self.labeled else rows
 
     @staticmethod
     def _parts_of(lengths: NDArray[np.int64], n: int) -> NDArray[np.bool_]:
@@ -133,11 +135,11 @@ class DependencyTree(PartTree):
 
     def _like(self, scores: Tensor, **changes: Any) -> Self:
         options: dict[str, Any] = {"lengths": self.lengths, "single_root": self.single_root, "backend": self.backend}
-        return type(self)(scores, **options, **changes)
+        return type(self)(scores, **(options | changes))
 
     def _log_z(self) -> Tensor:
-        assert isinstance(self.engine, Engine)
-        return self._log_z_of(self.engine)
+        assert isinstance(self._engine, Engine)
+        return self._log_z_of(self._engine)
 
     def _log_z_of(self, engine: Engine) -> Tensor:
         if self.backend == "torch":
@@ -145,20 +147,20 @@ class DependencyTree(PartTree):
         return log_partition(engine, self._log_sum, self.lengths, self._potentials)
 
     def _torch_log_z(self, beta: Any = 1, engine: Any = None) -> Tensor:
-        engine = engine or self.engine
+        engine = engine or self._engine
         log_z: Tensor = engine.torch_log_partition(self._sum_labels(beta), self.lengths, self.single_root, beta)
         return log_z
 
     @property
     def _kind(self) -> Passes:
         """Passes over the trees, whatever their scores."""
-        assert isinstance(self.engine, Passes)
-        return self.engine
+        assert isinstance(self._engine, Passes)
+        return self._engine
 
     def _moments(self) -> tuple[Tensor, ...]:
         if self.backend == "torch" or (torch.is_grad_enabled() and self.log_arc.requires_grad):
             return super()._moments()
-        value, marginals = self.engine.expectations(self._potentials)
+        value, marginals = self._engine.expectations(self._potentials)
         # NumPy, because torch would start its own threads, which then compete with ours.
         scores = self.log_arc.detach().numpy()
         if self.labeled:
@@ -190,15 +192,6 @@ class DependencyTree(PartTree):
     def _words(self) -> Tensor:
         """Return words (B, n) that are not padding."""
         return self._inside(self.log_arc.shape[1] - 1)
-
-    def _forced_mask(self, forced: Any, scores: Tensor) -> Tensor | None:
-        """Return arcs that agree with the forced ones: a word with a forced arc has no other."""
-        if forced is None:
-            return None
-        B, N = scores.shape[:2]
-        mask = bool_mask("forced", forced, "B N N", scores.device, B=B, N=N)
-        fits = mask | ~mask.any(dim=1, keepdim=True)
-        return fits & (mask.sum(dim=1, keepdim=True) < 2)  # two heads for one word: no tree
 
     def _parts(self, structure: Any, lowest: int) -> tuple[Tensor, Tensor | None]:
         """Return checked heads (B, n) and, if arcs have labels, labels (B, n)."""
@@ -239,8 +232,6 @@ class ProjectiveTree(DependencyTree):
         True if exactly one word depends on node 0, False if any number may.
     allowed : Tensor of bool (B, n+1, n+1) or (B, n+1, n+1, L), optional
         Arcs that a tree may have.
-    forced : Tensor of bool (B, n+1, n+1), optional
-        Arcs that a tree must have: a partial tree.
     backend : {"auto", "kernel", "torch"}
         ``auto`` uses compiled kernels for CPU tensors. ``torch`` computes log Z and marginals by torch operations on
         the tensors' device; best trees and samples are always computed on the CPU.
@@ -260,11 +251,11 @@ class ProjectiveTree(DependencyTree):
     12
     >>> scores = torch.zeros(1, 4, 4)
     >>> scores[0, 0, 2] = scores[0, 2, 1] = scores[0, 2, 3] = 1.0
-    >>> ProjectiveTree(scores).argmax().labels.tolist()
+    >>> ProjectiveTree(scores).mode.tolist()
     [[2, 0, 2]]
     """
 
-    engine = PROJECTIVE
+    _engine = PROJECTIVE
     projective = True
 
 
@@ -291,7 +282,7 @@ class SpanningTree(DependencyTree):
     9
     """
 
-    engine: Engine | NearlyProjective = SPANNING
+    _engine: Engine | NearlyProjective = SPANNING
     projective = False
 
 
@@ -321,7 +312,7 @@ class NearlyProjectiveTree(SpanningTree):
     47.0
     """
 
-    engine: NearlyProjective
+    _engine: NearlyProjective
 
     def __init__(self, log_arc: Any, crossing_cost: Any = 0.0, **options: Any) -> None:
         super().__init__(log_arc, **options)
@@ -331,12 +322,12 @@ class NearlyProjectiveTree(SpanningTree):
             raise ShapeError(f"crossing_cost must be a number or have shape ({B},), got shape {cost.shape}.")
         if not ((cost >= 0) & (cost < np.inf)).all():
             raise ValueRangeError(f"crossing_cost must be finite and at least 0, got {crossing_cost!r}.")
-        self.engine = NearlyProjective(np.broadcast_to(cost, (B,)).copy())
+        self._engine = NearlyProjective(np.broadcast_to(cost, (B,)).copy())
 
     @property
     def crossing_cost(self) -> Tensor:
         """Cost of crossing arcs (B,) of each sentence."""
-        return self._tensor(self.engine.cost)
+        return self._tensor(self._engine.cost)
 
     def crossing_probability(self) -> Tensor:
         """Return p(the tree has crossing arcs) (B,)."""
@@ -347,7 +338,8 @@ class NearlyProjectiveTree(SpanningTree):
         return SPANNING
 
     def _like(self, scores: Tensor, **changes: Any) -> Self:
-        return super()._like(scores, **{"crossing_cost": self.engine.cost, **changes})
+        cost = np.broadcast_to(self._engine.cost, len(scores))
+        return super()._like(scores, **{"crossing_cost": cost, **changes})
 
     def _log_z(self) -> Tensor:
         return self._mixed(self._log_z_of(PROJECTIVE), self._log_z_of(SPANNING))
@@ -385,7 +377,7 @@ class NearlyProjectiveTree(SpanningTree):
 
     def _score(self, structure: Any) -> Tensor:
         heads = self._parts(structure, lowest=0)[0]
-        penalties = self.engine.penalties(host(heads), host(self.lengths))
+        penalties = self._engine.penalties(host(heads), host(self.lengths))
         return super()._score(structure) - self._tensor(penalties)
 
 

@@ -2,8 +2,9 @@
 
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
+from heapq import heappop, heappush
 from importlib import import_module
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import torch
@@ -12,10 +13,9 @@ from scipy.special import entr
 from torch import Tensor
 
 from trelliswork.compute.checks import as_array, check_count, check_possible, check_shape
-from trelliswork.compute.display import Displayed
-from trelliswork.distributions.base import Kind, Structure
+from trelliswork.distributions.base import Best, Distribution, Kind
 from trelliswork.distributions.factor_list import Group, doubles, from_arrays, from_list
-from trelliswork.distributions.tensors import as_tensor
+from trelliswork.distributions.tensors import as_tensor, expectation
 from trelliswork.errors import ConvergenceWarning, ShapeError, ValueRangeError
 from trelliswork.inference.graph import Propagator, Result, autograd, torch_path, wire
 from trelliswork.inference.graph.potentials import GRAPHS
@@ -23,7 +23,7 @@ from trelliswork.inference.graph.potentials import GRAPHS
 ENGINES = ("bp", "exact", "mean_field", "structured_mean_field", "trw", "gibbs", "max_product")
 
 
-class FactorGraph(Displayed):
+class FactorGraph(Distribution):
     r"""Assignments of discrete variables, scored by factors over subsets of them.
 
     .. math:: p(x) = \frac1Z \exp\Big(\sum_v u_v(x_v) + \sum_f \theta_f(x_f)\Big)
@@ -68,7 +68,7 @@ class FactorGraph(Displayed):
     >>> graph = FactorGraph([2, 2, 2], [((0, 1), agree), ((1, 2), agree)])
     >>> round(graph.log_partition().exp().item())
     32
-    >>> graph.condition(states={0: 1}).marginals()[0, 2].numpy().round(6).tolist()
+    >>> graph.condition(known={0: 1}).marginals()[0, 2].numpy().round(6).tolist()
     [0.375, 0.625]
     """
 
@@ -118,12 +118,12 @@ class FactorGraph(Displayed):
         self.engine, self.options = engine, options
         self._results: dict[str, Result] = {}
 
-    def _copy(self) -> "FactorGraph":
+    def _copy(self) -> Self:
         new = object.__new__(type(self))
         new.__dict__ = {**self.__dict__, "_results": {}}
         return new
 
-    def using(self, engine: str, **options: Any) -> "FactorGraph":
+    def using(self, engine: str, **options: Any) -> Self:
         """Return the same distribution with another engine."""
         new = self._copy()
         new._set_engine(engine, options)
@@ -140,7 +140,11 @@ class FactorGraph(Displayed):
         return self._wiring.n_graphs
 
     @property
-    def kind(self) -> Kind:
+    def _sizes(self) -> tuple[int, ...]:
+        return self.n_graphs, self._wiring.n_variables
+
+    @property
+    def kind(self) -> Kind:  # type: ignore[override]  # of the engine
         """Return the kind of the engine's log Z: "exact", a "lower" or "upper" bound, or an "estimate"."""
         return self.infer().kind
 
@@ -200,40 +204,78 @@ class FactorGraph(Displayed):
         result = torch_path.unrolled_bp(self._wiring, self._unary, tables, n_iter=n_iter, damping=damping)
         return result.log_z, self._padded(result.marginals)
 
-    def argmax(self) -> Structure:
-        """Return an assignment (B, V) and its score (B,): the best one where it can be computed, else a good one.
+    def argmax(self) -> Best:
+        """Return an assignment (B, V): the best one where it can be computed, else a good one.
 
         It is the best one with engine ``exact`` and on forests; elsewhere it is the result of max-product, with the
         options of the graph if its engine is ``max_product``.
         """
-        if self.engine == "exact":
-            result = _module("exact").best(self._wiring, **self.options)
-        elif self.engine == "max_product":
-            result = self.infer()
-        else:
-            result = self.using("max_product").infer()
+        result = self._maximum()
         check_possible(result.log_z, "argmax", noun="assignment found for graph", parts=GRAPHS["parts"])
         assert result.assignment is not None
-        return Structure(torch.from_numpy(result.assignment), torch.from_numpy(result.log_z))
+        return self._best(torch.from_numpy(result.assignment))
 
-    def mbr(self) -> Structure:
-        """Return the states (B, V) with the most expected hits under the marginals, and that number (B,)."""
+    def _maximum(self) -> Result:
+        """Return the result of a search for the best assignments: these, and their scores as ``log_z``."""
+        if self.engine == "exact":
+            found: Result = _module("exact").best(self._wiring, **self.options)
+            return found
+        return self.infer() if self.engine == "max_product" else self.using("max_product").infer()
+
+    def topk(self, k: int) -> Best:
+        """Return the k best assignments (B, k, V), all different, best first; -1 if there are fewer.
+
+        It needs exact maxima: engine ``exact``, or a forest. Each further assignment takes up to V of them (Lawler,
+        1972).
+        """
+        check_count("k", k)
+        first = self._maximum()
+        if first.kind != "exact":
+            raise ValueRangeError(f"topk needs exact maxima, which {self} has not: use engine='exact', or a forest.")
+        check_possible(first.log_z, "nothing to decode", **GRAPHS)
+        B, V = self._sizes
+        owner = np.repeat(np.arange(V), self.n_states)
+        state = np.arange(len(owner)) - self._wiring.offsets[owner]
+        assert first.assignment is not None
+        # Of each graph: the best assignment of each part of the space that is left, with the mask of the part.
+        heaps = [[(-first.log_z[b], 0, first.assignment[b], np.ones(len(owner), bool))] for b in range(B)]
+        values = np.full((B, k, V), -1)
+        for rank in range(k):
+            parts = [heappop(heap) if heap else None for heap in heaps]
+            for b, part in enumerate(parts):
+                if part is not None:
+                    values[b, rank] = part[2]
+            for v in range(V if rank < k - 1 else 0):
+                masks = np.zeros((B, len(owner)), bool)
+                for b, part in enumerate(parts):
+                    if part is not None:
+                        same = state == part[2][owner]
+                        masks[b] = part[3] & np.where(owner < v, same, (owner > v) | ~same)
+                if not masks.any():
+                    continue
+                new = self._copy()
+                new._restrict(masks)
+                found = new._maximum()
+                assert found.assignment is not None
+                for b in np.flatnonzero(found.log_z > -np.inf).tolist():
+                    heappush(heaps[b], (-found.log_z[b], rank * V + v + 1, found.assignment[b], masks[b]))
+        return self._best(torch.from_numpy(values), ranks=True)
+
+    def mbr(self) -> Best:
+        """Return the states (B, V) with the most expected hits under the marginals."""
         check_possible(self.infer().log_z, "nothing to decode", **GRAPHS)
-        best = self.marginals().max(dim=2)
-        return Structure(best.indices, best.values.sum(dim=1))
+        return self._best(self.marginals().argmax(dim=2))
 
-    def sample(self, n: int = 1, *, generator: torch.Generator | None = None) -> Tensor:
-        """Return n assignments (n, B, V): exact and independent, or from a Gibbs walk if the engine is ``gibbs``.
+    def _draw(self, n: int, generator: torch.Generator | None) -> Tensor:
+        """Return assignments (n, B, V): exact ones, or those of a Gibbs walk if the engine is ``gibbs``.
 
         Exact draws need a graph that is small enough for engine ``exact``.
         """
-        check_count("n", n)
         if self.engine == "gibbs":
             seed = int(torch.randint(2**31, (1,), generator=generator))
             options = {name: value for name, value in self.options.items() if name in ("burn_in", "pairs")}
             return torch.from_numpy(_module("gibbs").sample(self._wiring, n, **options, seed=seed))
-        shape = (n, self.n_graphs, self._wiring.n_variables)
-        uniforms = torch.rand(shape, dtype=torch.float64, generator=generator).numpy()
+        uniforms = torch.rand((n, *self._sizes), dtype=torch.float64, generator=generator).numpy()
         options = self.options if self.engine == "exact" else {}
         return torch.from_numpy(_module("exact").sample(self._wiring, uniforms, **options))
 
@@ -251,10 +293,38 @@ class FactorGraph(Displayed):
             total = total + torch.from_numpy(factor.score(states.numpy()[:, factor.variables]))
         return total
 
-    def log_prob(self, structure: Any) -> Tensor:
-        """Return log p(x) (B,) of states (V,) or (B, V), with the engine's log Z."""
+    def log_prob(self, value: Any) -> Tensor:
+        """Return log p(x) (B,) of states (V,) or (B, V), or with the axes of ``sample``, with the engine's log Z."""
         check_possible(self.infer().log_z, "no probabilities", **GRAPHS)
-        return self.score(structure) - self.log_partition()
+        return self._of_each(self.score, value) - self.log_partition()
+
+    def kl(self, other: Self) -> Tensor:
+        """Return KL(self || other) in nats (B,) of two graphs with the same factors, whose engines are exact.
+
+        It is inf where ``other`` forbids what ``self`` allows. Table factors only.
+        """
+        p, q = self._wiring, other._wiring
+        scopes = [[group.variables for group in wiring.groups] for wiring in (p, q)]
+        same = self._sizes == other._sizes and np.array_equal(p.n_states, q.n_states)
+        if not (same and len(scopes[0]) == len(scopes[1]) and all(map(np.array_equal, *scopes))):
+            raise ShapeError(f"kl needs two graphs with the same variables and factors, got {self} and {other}.")
+        if p.structured or q.structured:
+            raise ValueRangeError("kl needs the beliefs of each factor, which structured factors do not provide.")
+        for graph in (self, other):
+            check_possible(graph.infer().log_z, "no divergence", **GRAPHS)
+            if graph.kind != "exact":
+                raise ValueRangeError(f"kl needs exact results, which {graph} has not: use engine='exact'.")
+        value = other.log_partition() - self.log_partition()
+        result = self.infer()
+        beliefs = [result.marginals, *(result.factor_marginals if self._groups else ())]
+        own = [self._unary, *(group.log_tables[:, group.which] for group in self._groups)]
+        theirs = [other._unary, *(group.log_tables[:, group.which] for group in other._groups)]
+        forbidden = torch.zeros(len(value), dtype=torch.bool)
+        for belief, mine, given in zip(beliefs, own, theirs, strict=True):
+            weights = torch.from_numpy(belief)
+            value = value + expectation(weights, mine, False) - expectation(weights, given, False)
+            forbidden |= ((weights > 0) & torch.isneginf(given)).flatten(1).any(dim=1)
+        return torch.where(forbidden, torch.inf, value.clamp(min=0))
 
     def entropy(self) -> Tensor:
         """Return the entropy of the engine's beliefs in nats (B,), at least 0. Table factors only."""
@@ -273,36 +343,42 @@ class FactorGraph(Displayed):
         bethe = bethe + (entr(result.marginals) * np.repeat(1 - degrees, self.n_states)).sum(axis=1)
         return torch.from_numpy(np.maximum(value if difference else bethe, 0))
 
-    def condition(
-        self, *, states: Mapping[int, int] | None = None, labels: Any = None, allowed: Any = None
-    ) -> "FactorGraph":
+    def condition(self, *, known: Any = None, allowed: Any = None) -> Self:
         """Return the distribution given evidence.
 
         Parameters
         ----------
-        states : dict of int to int, optional
-            States of some variables, in all graphs.
-        labels : Tensor of int (V,) or (B, V), optional
-            State of each variable, -1 where unknown.
+        known : dict of int to int, or Tensor of int (V,) or (B, V), optional
+            States of some variables, in all graphs, or the state of each variable, -1 where unknown.
         allowed : Tensor of bool (V, S) or (B, V, S), optional
             States that each variable may take.
         """
         new = self._copy()
         offsets, V = self._wiring.offsets, self._wiring.n_variables
-        known = np.full((1, V), -1)
-        for v, state in (states or {}).items():
-            if not 0 <= v < V:
-                raise ValueRangeError(f"states has variable {v}, but there are {V}, numbered from 0.")
-            known[0, v] = state
-        for evidence in (known, labels):
-            if evidence is not None:
-                given = self._states(evidence, lowest=-1).numpy()
-                repeated = np.repeat(given, self.n_states, axis=1)
-                place = np.arange(offsets[-1]) - np.repeat(offsets[:-1], self.n_states)
-                new._restrict((repeated < 0) | (repeated == place))
+        if isinstance(known, Mapping):
+            states, known = known, np.full(V, -1)
+            for v, state in states.items():
+                if not 0 <= v < V:
+                    raise ValueRangeError(f"known has variable {v}, but there are {V}, numbered from 0.")
+                known[v] = state
+        if known is not None:
+            given = self._states(known, lowest=-1).numpy()
+            repeated = np.repeat(given, self.n_states, axis=1)
+            place = np.arange(offsets[-1]) - np.repeat(offsets[:-1], self.n_states)
+            new._restrict((repeated < 0) | (repeated == place))
         if allowed is not None:
             new._restrict(self._mask(allowed))
         return new
+
+    def _copies(self, B: int) -> Self:
+        if self._wiring.structured:
+            raise ValueRangeError("graphs with structured factors cannot be expanded: make them with n_graphs=B.")
+        tables = [(group.variables, group.log_tables[0], group.which) for group in self._groups]
+        unary, options = self._unary.expand(B, -1), self.options
+        return type(self)(self.n_states, tables=tables, log_unary=unary, n_graphs=B, engine=self.engine, **options)
+
+    def _named(self, value: Tensor, labels: Any) -> list[Any]:
+        raise ValueRangeError("the variables of a factor graph have no common names of states.")
 
     def _restrict(self, possible: NDArray[np.bool_]) -> None:
         """Forbid flat states (B, N) that are not ``possible``."""

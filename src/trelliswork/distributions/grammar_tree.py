@@ -7,8 +7,8 @@ import torch
 from torch import Tensor
 
 from trelliswork.compute.checks import check_count, check_lengths, check_scores, check_shape
-from trelliswork.distributions.base import LogLinear, Structure
-from trelliswork.distributions.span_tree import SpanTree, check_charts, compatible, span_mask
+from trelliswork.distributions.base import Best, LogLinear
+from trelliswork.distributions.span_tree import SpanTree, check_charts, compatible, named_spans, span_mask
 from trelliswork.distributions.tensors import (
     as_tensor,
     bool_mask,
@@ -71,7 +71,7 @@ class GrammarTree(LogLinear):
     14
     """
 
-    nouns = grammar.TREES
+    _nouns = grammar.TREES
 
     def __init__(
         self,
@@ -136,13 +136,17 @@ class GrammarTree(LogLinear):
         moments = self._moments()
         return moments._replace(log_z=moments.log_z.to(self._dtype))
 
-    def topk(self, k: int) -> Structure:
-        """Return the k best trees (B, k, n, n), all different, and scores (B, k); -1 and -inf if there are fewer."""
-        check_count("k", k)
-        return self._filled(self._structure(*grammar.topk(self._grammar(), k)), k)
+    @property
+    def _sizes(self) -> tuple[int, ...]:
+        B, n, _ = self.log_terminals.shape
+        return B, n, n
 
-    def mbr(self, *, labeled: bool = False) -> Structure:
-        """Return the binary tree with the most expected hits: charts (B, n, n) and that number (B,).
+    def _ranked(self, k: int) -> tuple[Tensor, Tensor]:
+        check_count("k", k)
+        return self._with_scores(*grammar.topk(self._grammar(), k))
+
+    def mbr(self, *, labeled: bool = False) -> Best:
+        """Return the binary tree with the most expected hits.
 
         Hits are spans, or with ``labeled`` spans with their symbols. The chart has the most probable symbol of each
         span; as a tree of the grammar it may be impossible.
@@ -150,23 +154,21 @@ class GrammarTree(LogLinear):
         with torch.no_grad():
             symbols = self._moments().symbols
         best = symbols.max(dim=3)
-        tree = SpanTree(best.values if labeled else symbols.sum(dim=3), lengths=self.lengths).argmax()
-        return Structure(torch.where(tree.labels >= 0, best.indices, -1), tree.scores)
+        tree = SpanTree(best.values if labeled else symbols.sum(dim=3), lengths=self.lengths).mode
+        return self._best(torch.where(tree >= 0, best.indices, -1))
 
-    def sample(self, n: int = 1, *, generator: torch.Generator | None = None) -> Tensor:
-        """Return n exact, independent trees (n, B, n_positions, n_positions); seed the ``generator`` to repeat them."""
-        check_count("n", n)
+    def _draw(self, n: int, generator: torch.Generator | None) -> Tensor:
         return self._tensor(grammar.sample(self._grammar(), draw_seeds(n, self.lengths, generator)))
 
-    def condition(self, *, allowed: Any = None, labels: Any = None) -> "GrammarTree":
+    def condition(self, *, known: Any = None, allowed: Any = None) -> "GrammarTree":
         """Return the distribution given evidence; the difference of the log partitions is its log probability.
 
         Parameters
         ----------
+        known : Tensor of int (B, n, n), optional
+            Known spans with their symbols; -1 for unknown. A known span forbids those that cross it.
         allowed : Tensor of bool (B, n, n) or (B, n, n, S), optional
             Spans, or symbols over spans, that a tree may have.
-        labels : Tensor of int (B, n, n), optional
-            Known spans with their symbols; -1 for unknown. A known span forbids those that cross it.
         """
         B, n, P = self.log_terminals.shape
         device, S = self.log_root.device, len(self.log_root) + P
@@ -175,10 +177,18 @@ class GrammarTree(LogLinear):
             pattern = "B n n S" if as_tensor("allowed", allowed).ndim == 4 else "B n n"
             given = bool_mask("allowed", allowed, pattern, device, B=B, n=n, S=S)
             mask &= given if given.ndim == 4 else given[..., None]
-        if labels is not None:
-            mask &= compatible(self._check_charts(labels), self.lengths, S)
+        if known is not None:
+            mask &= compatible(self._check_charts(known), self.lengths, S)
         before = self.log_terminals.new_zeros(B, n, n, S) if self.log_symbols is None else self.log_symbols
         return self._like(log_symbols=before.masked_fill(~mask, -torch.inf))
+
+    def _copies(self, B: int) -> "GrammarTree":
+        names = ("log_terminals", "log_symbols", "lengths")
+        given = {name: getattr(self, name) for name in names}
+        return self._like(**{name: x.expand(B, *x.shape[1:]) for name, x in given.items() if x is not None})
+
+    def _named(self, value: Tensor, labels: Any) -> list[Any]:
+        return named_spans(value, labels)
 
     def _like(self, **changes: Any) -> "GrammarTree":
         return GrammarTree(**{name: changes.get(name, getattr(self, name)) for name in (*SCORES, "lengths", "backend")})

@@ -8,9 +8,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from trelliswork.compute.checks import check_count, check_lengths, check_shape, number_of_best
+from trelliswork.compute.checks import check_lengths, check_shape, number_of_best
 from trelliswork.compute.kernels.scores import are_scores
-from trelliswork.distributions.base import LogLinear, Structure
+from trelliswork.distributions.base import Best, LogLinear
 from trelliswork.distributions.tensors import (
     as_tensor,
     bool_mask,
@@ -71,12 +71,12 @@ class LinearChain(LogLinear):
     >>> chain = LinearChain(torch.zeros(1, 3, 2), torch.zeros(2, 2))
     >>> round(chain.log_partition().exp().item())  # 2 ** 3 label sequences
     8
-    >>> forced = chain.condition(labels=torch.tensor([[-1, 1, -1]]))
+    >>> forced = chain.condition(known=torch.tensor([[-1, 1, -1]]))
     >>> round(forced.log_partition().exp().item())
     4
     """
 
-    alike: ClassVar[str] = "chains of the same shape and lengths"
+    _alike: ClassVar[str] = "chains of the same shape and lengths"
 
     def __init__(
         self,
@@ -153,6 +153,10 @@ class LinearChain(LogLinear):
         B, T, S = self.log_unary.shape
         return f"LinearChain(B={B}, T={T}, S={S}, dtype={self.log_unary.dtype}, backend={self.backend!r})"
 
+    @property
+    def _sizes(self) -> tuple[int, ...]:
+        return self._batch
+
     @cached_property
     def lengths(self) -> Tensor:  # type: ignore[override]  # made when needed: a short sentence takes less time
         """Length of each sequence (B,)."""
@@ -184,38 +188,29 @@ class LinearChain(LogLinear):
         """Return p(y_t = i, y_{t+1} = j), (B, T-1, S, S); ``transition_counts`` needs T times less memory."""
         return self._moments(per_position=True)[2]
 
-    def argmax(self) -> Structure:
-        """Return the best labels (B, T) and their scores (B,): Viterbi."""
+    def _viterbi(self) -> tuple[Tensor, Tensor]:
         if (potentials := self._potentials) is not None:
             labels, scores = chain.viterbi(potentials)
-            scores = scores.astype(potentials.log_unary.dtype, copy=False)
-            return Structure(torch.from_numpy(labels), torch.from_numpy(scores))
-        return super().argmax()
+            return self._with_scores(labels, scores)
+        return super()._viterbi()
 
-    def topk(self, k: int) -> Structure:
-        """Return the k best labelings (B, k, T), all different, and their scores (B, k), best first.
-
-        Where a sequence has fewer than k possible labelings, the rest is -1 with score -inf. Time O(T S^2 k) at worst.
-        """
+    def _ranked(self, k: int) -> tuple[Tensor, Tensor]:
         if (potentials := self._potentials) is not None:
-            return self._filled(self._structure(*chain.topk(potentials, k)), k)
+            return self._with_scores(*chain.topk(potentials, k))
         _, T, S = self.log_unary.shape
         few = number_of_best(k, (S, T))
         labels, scores = torch_path.topk(self.log_unary, self.log_pairwise, self.lengths, few)
         self._check_possible(scores[:, 0], "nothing to decode")
-        return self._filled(Structure(labels, scores), k)
+        return labels, scores
 
-    def mbr(self) -> Structure:
-        """Return the labels (B, T) with the most expected hits, and that number (B,): posterior decoding."""
+    def mbr(self) -> Best:
+        """Return the labels (B, T) with the most expected hits: posterior decoding."""
         with torch.no_grad():
             log_z, marginals, _ = self._moments(per_position=False)
         self._check_possible(log_z, "nothing to decode")
-        best = marginals.max(dim=2)
-        return Structure(best.indices.masked_fill(~self._valid(), -1), best.values.sum(dim=1))
+        return self._best(marginals.argmax(dim=2).masked_fill(~self._valid(), -1))
 
-    def sample(self, n: int = 1, *, generator: torch.Generator | None = None) -> Tensor:
-        """Return n exact, independent labelings (n, B, T) of each sequence; seed the ``generator`` to repeat them."""
-        check_count("n", n)
+    def _draw(self, n: int, generator: torch.Generator | None) -> Tensor:
         B, T, _ = self.log_unary.shape
         device = generator.device if generator is not None else self.log_unary.device
         uniforms = torch.rand((n, B, T), dtype=torch.float64, generator=generator, device=device)
@@ -226,24 +221,24 @@ class LinearChain(LogLinear):
         self._check_possible(log_z, "nothing to sample")
         return torch_path.sample(pairwise, self.lengths, log_alpha, uniforms.to(unary.device))
 
-    def condition(self, *, allowed: Tensor | None = None, labels: Tensor | None = None) -> "LinearChain":
+    def condition(self, *, known: Any = None, allowed: Any = None) -> "LinearChain":
         """Return the chain given evidence; the difference of the log partitions is the evidence's log probability.
 
         Parameters
         ----------
+        known : Tensor of int (B, T), optional
+            Known labels; -1 for unknown.
         allowed : Tensor of bool (B, T, S), optional
             Labels that each position may take.
-        labels : Tensor of int (B, T), optional
-            Known labels; -1 for unknown.
         """
         B, T, S = self.log_unary.shape
         device = self.log_unary.device
         mask = torch.ones((B, T, S), dtype=torch.bool, device=device)
         if allowed is not None:
             mask &= bool_mask("allowed", allowed, "B T S", device, B=B, T=T, S=S)
-        if labels is not None:
-            known = self._check_labels(as_tensor("labels", labels, device), lowest=-1)
-            mask &= (known[:, :, None] < 0) | (known[:, :, None] == torch.arange(S, device=device))
+        if known is not None:
+            labels = self._check_labels(as_tensor("known", known, device), lowest=-1)
+            mask &= (labels[:, :, None] < 0) | (labels[:, :, None] == torch.arange(S, device=device))
         return LinearChain(self.log_unary, self.log_pairwise, lengths=self.lengths, allowed=mask, backend=self.backend)
 
     def within(self, beam: Beam | str) -> "LinearChain":
@@ -260,6 +255,11 @@ class LinearChain(LogLinear):
         shared = self.log_pairwise.ndim == 2 or self.log_pairwise.shape[:2] == (1, 1)
         chosen = chosen_beam(beam, self.log_unary.shape[2], shared=shared)
         return self if chosen is None else BeamChain(self, chosen)
+
+    def _copies(self, B: int) -> "LinearChain":
+        T, S = self.log_unary.shape[1:]
+        unary, lengths = self.log_unary.expand(B, T, S), self.lengths.expand(B)
+        return LinearChain(unary, self.log_pairwise, lengths=lengths, backend=self.backend)
 
     @property
     def _per_position(self) -> bool:

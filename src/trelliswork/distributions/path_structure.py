@@ -6,8 +6,8 @@ from typing import Any, ClassVar, NamedTuple, Self
 import torch
 from torch import Tensor
 
-from trelliswork.compute.checks import check_count, check_scores, check_shape
-from trelliswork.distributions.base import LogLinear, Structure
+from trelliswork.compute.checks import check_scores, check_shape
+from trelliswork.distributions.base import Best, LogLinear
 from trelliswork.distributions.tensors import choose_backend, expectation, forbidden, host
 from trelliswork.errors import ValueRangeError
 from trelliswork.inference.paths import expectations, log_partition, torch_log_partition
@@ -54,26 +54,21 @@ class PathStructure(LogLinear):
         """Return the expected number of pairs of neighboring parts (B, S, S)."""
         return self._moments()[2]
 
-    def topk(self, k: int) -> Structure:
-        """Return the k best structures (B, k, ..), all different, and their scores (B, k).
-
-        Where there are fewer, the rest is -1 with score -inf.
-        """
+    def _ranked(self, k: int) -> tuple[Tensor, Tensor]:
         paths, scores = self._recursions.topk(self._lattice, *self._arrays(), k)
         self._check_possible(torch.from_numpy(scores[:, 0]), "nothing to decode")
-        return self._filled(self._structure(self._decode(paths), scores), k)
+        return self._with_scores(self._decode(paths), scores)
 
-    def mbr(self) -> Structure:
-        """Return the structure with the most expected parts, and that number (B,)."""
+    def mbr(self) -> Best:
+        """Return the structure with the most expected parts."""
         with torch.no_grad():
             log_z, marginals, _ = self._moments()
         self._check_possible(log_z, "nothing to decode")
         hits = torch.where(torch.isneginf(self._scores), -torch.inf, marginals)
-        return self._like(hits, forbidden(self._pairs.detach(), self._pairs.detach()).to(self._dtype)).argmax()
+        pairs = self._pairs.detach()
+        return self._best(self._like(hits, forbidden(pairs, pairs).to(self._dtype))._viterbi()[0])
 
-    def sample(self, n: int = 1, *, generator: torch.Generator | None = None) -> Tensor:
-        """Return n exact, independent structures (n, B, ..); seed the ``generator`` to repeat them."""
-        check_count("n", n)
+    def _draw(self, n: int, generator: torch.Generator | None) -> Tensor:
         shape, device = (n, len(self._scores), self._lattice.longest), generator.device if generator else self._device
         uniforms = torch.rand(shape, dtype=torch.float64, generator=generator, device=device)
         log_z, paths = self._recursions.sample(self._lattice, *self._arrays(), uniforms.cpu().numpy())
@@ -84,9 +79,16 @@ class PathStructure(LogLinear):
     def _decode(self, paths: Integers) -> Integers:
         """Return structures (.., n) of paths (.., longest); -1 everywhere where there is no path."""
 
-    @abstractmethod
-    def _like(self, scores: Tensor, pairwise: Tensor) -> Self:
+    def _like(self, scores: Tensor, pairwise: Tensor, lengths: Tensor | None = None) -> Self:
         """Return the distribution with other scores."""
+        make: Any = type(self)
+        return make(scores, pairwise, lengths=self.lengths if lengths is None else lengths, backend=self.backend)
+
+    def _copies(self, B: int) -> Self:
+        scores, lengths = self._scores, self.lengths
+        copies = (x.expand(B, *x.shape[1:]) for x in (scores, lengths))
+        scores, lengths = copies
+        return self._like(scores, self._pairs, lengths)
 
     def _arrays(self) -> tuple[Any, Any]:
         return doubles(self._scores).reshape(len(self._scores), -1), doubles(self._pairs).reshape(-1)

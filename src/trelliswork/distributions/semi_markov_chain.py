@@ -43,13 +43,13 @@ class SemiMarkovChain(PathStructure):
     >>> chain = SemiMarkovChain(torch.zeros(1, 4, 3, 1), torch.zeros(1, 1))
     >>> round(chain.log_partition().exp().item())  # 4 positions in segments of at most 3
     7
-    >>> longer = chain.condition(labels=torch.tensor([[-1, 0, -1, -1]]))  # a segment starts at position 1
+    >>> longer = chain.condition(known=torch.tensor([[-1, 0, -1, -1]]))  # a segment starts at position 1
     >>> round(longer.log_partition().exp().item())
     4
     """
 
-    alike: ClassVar[str] = "segmentations of the same shape and lengths"
-    nouns: ClassVar[dict[str, str]] = {"noun": "segmentation of sequence", "parts": "segments"}
+    _alike: ClassVar[str] = "segmentations of the same shape and lengths"
+    _nouns: ClassVar[dict[str, str]] = {"noun": "segmentation of sequence", "parts": "segments"}
     _recursions = segment.SEGMENTATIONS
 
     def __init__(self, log_segment: Any, log_pairwise: Any, *, lengths: Any = None, backend: str = "auto") -> None:
@@ -70,32 +70,37 @@ class SemiMarkovChain(PathStructure):
         B, T, L, S = self._scores.shape
         return f"SemiMarkovChain(B={B}, T={T}, L={L}, S={S}, dtype={self._dtype}, backend={self.backend!r})"
 
-    def condition(self, *, allowed: Any = None, labels: Any = None) -> Self:
+    def condition(self, *, known: Any = None, allowed: Any = None) -> Self:
         """Return the distribution given evidence; the difference of the log partitions is its log probability.
 
         Parameters
         ----------
+        known : Tensor of int (B, T), optional
+            Labels of segments that are known to start at a position; -1 for unknown.
         allowed : Tensor of bool (B, T, L, S), optional
             Segments that may occur.
-        labels : Tensor of int (B, T), optional
-            Labels of segments that are known to start at a position; -1 for unknown.
         """
         B, T, L, S = self._scores.shape
         mask = torch.ones(self._scores.shape, dtype=torch.bool, device=self._device)
         if allowed is not None:
             mask &= bool_mask("allowed", allowed, "B T L S", self._device, B=B, T=T, L=L, S=S)
-        if labels is not None:
-            known = check_integers("labels", labels, (B, T), -1, S - 1, self._inside(T))
-            fits = (known[..., None] < 0) | (known[..., None] == torch.arange(S, device=self._device))
+        if known is not None:
+            labels = check_integers("known", known, (B, T), -1, S - 1, self._inside(T))
+            fits = (labels[..., None] < 0) | (labels[..., None] == torch.arange(S, device=self._device))
             mask &= fits[:, :, None]
-            starts = torch.nn.functional.pad((known >= 0).long().cumsum(dim=1), (1, L))
+            starts = torch.nn.functional.pad((labels >= 0).long().cumsum(dim=1), (1, L))
             at = torch.arange(T, device=self._device)[:, None]
             within = starts[:, at + torch.arange(1, L + 1, device=self._device)] - starts[:, at + 1]
             mask &= (within == 0)[..., None]  # no other segment is known to start inside
         return self._like(self._scores.masked_fill(~mask, -torch.inf), self._pairs)
 
-    def _like(self, scores: Tensor, pairwise: Tensor) -> Self:
-        return type(self)(scores, pairwise, lengths=self.lengths, backend=self.backend)
+    @property
+    def _sizes(self) -> tuple[int, ...]:
+        return tuple(self._scores.shape[:2])
+
+    def _named(self, value: Tensor, labels: Any) -> list[Any]:
+        """Return the start of each segment and the name of its label."""
+        return [(start, labels[k]) for start, k in enumerate(value.tolist()) if k >= 0]
 
     def _decode(self, paths: Integers) -> Integers:
         _, T, _, S = self._scores.shape

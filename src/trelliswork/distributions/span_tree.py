@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from trelliswork.compute.checks import check_count, check_lengths, check_shape
-from trelliswork.distributions.base import Structure
+from trelliswork.distributions.base import Best
 from trelliswork.distributions.tensors import as_tensor, draw_labels, draw_seeds, floats, host
 from trelliswork.distributions.tree_base import PartTree
 from trelliswork.errors import ShapeError, ValueRangeError
@@ -49,8 +49,8 @@ class SpanTree(PartTree):
     14
     """
 
-    axes = "B n n"
-    nouns = brackets.TREES
+    _axes = "B n n"
+    _nouns = brackets.TREES
 
     def __init__(self, log_span: Any, *, lengths: Any = None, allowed: Any = None, backend: str = "auto") -> None:
         scores = floats("log_span", log_span)
@@ -58,7 +58,7 @@ class SpanTree(PartTree):
             raise ShapeError(
                 f"log_span must have shape (B, n, n), or (B, n, n, L) with labels, got {tuple(scores.shape)}."
             )
-        sizes = check_shape("log_span", scores.shape[:3], self.axes)
+        sizes = check_shape("log_span", scores.shape[:3], self._axes)
         counts = check_lengths(host(lengths), sizes["B"], sizes["n"])
         self._set_scores("log_span", scores, counts, [self._allowed_mask(allowed, scores)], backend)
 
@@ -68,8 +68,11 @@ class SpanTree(PartTree):
         labels = f", L={self.log_span.shape[3]}" if self.labeled else ""
         return f"SpanTree(B={self.log_span.shape[0]}, n={self.log_span.shape[1]}{labels}, backend={self.backend!r})"
 
-    def topk(self, k: int) -> Structure:
-        """Return the k best trees (B, k, n, n), all different, and scores (B, k); -1 and -inf if there are fewer."""
+    @property
+    def _sizes(self) -> tuple[int, ...]:
+        return tuple(self.log_span.shape[:3])
+
+    def _ranked(self, k: int) -> tuple[Tensor, Tensor]:
         check_count("k", k)
         scores = self.log_span.detach() if self.labeled else self.log_span.detach()[..., None]
         best = scores.topk(min(k, scores.shape[3]), dim=3)
@@ -77,18 +80,16 @@ class SpanTree(PartTree):
         B, _, n, _ = ranks.shape
         at = np.arange(B)[:, None, None, None], np.arange(n)[:, None], np.arange(n), ranks.clip(min=0)
         labels = np.where(ranks >= 0, host(best.indices)[at], -1)
-        return self._filled(self._structure(labels, values), k)
+        return self._with_scores(labels, values)
 
-    def mbr(self) -> Structure:
-        """Return the tree with the most expected hits (spans, with labels if present), and that number (B,)."""
+    def mbr(self) -> Best:
+        """Return the tree with the most expected hits (spans, with labels if present)."""
         with torch.no_grad():
             _, marginals = self._moments()
         hits = torch.where(torch.isneginf(self.log_span), -torch.inf, marginals.detach())
-        return self._like(hits).argmax()
+        return self._best(self._like(hits)._viterbi()[0])
 
-    def sample(self, n: int = 1, *, generator: torch.Generator | None = None) -> Tensor:
-        """Return n exact, independent trees (n, B, n_positions, n_positions); seed the ``generator`` to repeat them."""
-        check_count("n", n)
+    def _draw(self, n: int, generator: torch.Generator | None) -> Tensor:
         seeds = draw_seeds(n, self.lengths, generator)
         charts = self._tensor(brackets.sample(doubles(self._log_sum), host(self.lengths), seeds))
         if not self.labeled:
@@ -96,19 +97,19 @@ class SpanTree(PartTree):
         drawn = draw_labels(self.log_span.detach().double(), generator, charts.shape)
         return torch.where(charts >= 0, drawn, -1)
 
-    def condition(self, *, allowed: Any = None, labels: Any = None) -> Self:
+    def condition(self, *, known: Any = None, allowed: Any = None) -> Self:
         """Return the distribution given evidence; the difference of the log partitions is its log probability.
 
         Parameters
         ----------
+        known : Tensor of int (B, n, n), optional
+            Known spans with their labels; -1 for unknown. A known span forbids those that cross it.
         allowed : Tensor of bool (B, n, n) or (B, n, n, L), optional
             Spans that a tree may have.
-        labels : Tensor of int (B, n, n), optional
-            Known spans with their labels; -1 for unknown. A known span forbids those that cross it.
         """
         scores = self.log_span
-        if labels is not None:
-            mask = compatible(self._check_charts(labels), self.lengths, scores.shape[3] if self.labeled else 1)
+        if known is not None:
+            mask = compatible(self._check_charts(known), self.lengths, scores.shape[3] if self.labeled else 1)
             scores = scores.masked_fill(~(mask if self.labeled else mask[..., 0]), -torch.inf)
         return self._like(scores, allowed=allowed)
 
@@ -117,7 +118,11 @@ class SpanTree(PartTree):
         return span_mask(lengths, n)
 
     def _like(self, scores: Tensor, **changes: Any) -> Self:
-        return type(self)(scores, lengths=self.lengths, backend=self.backend, **changes)
+        options: dict[str, Any] = {"lengths": self.lengths, "backend": self.backend}
+        return type(self)(scores, **(options | changes))
+
+    def _named(self, value: Tensor, labels: Any) -> list[Any]:
+        return named_spans(value, labels if self.labeled else None)
 
     def _log_z(self) -> Tensor:
         if self.backend == "torch":
@@ -139,6 +144,12 @@ class SpanTree(PartTree):
 
     def _check_charts(self, charts: Any) -> Tensor:
         return check_charts(charts, self.lengths, self.log_span.shape[1], self.log_span.shape[3] if self.labeled else 1)
+
+
+def named_spans(chart: Tensor, labels: Any) -> list[Any]:
+    """Return (start, stop, label), or (start, stop) without labels, of the spans of a chart, outer ones first."""
+    spans = sorted((chart >= 0).nonzero().tolist(), key=lambda span: (span[0], -span[1]))
+    return [(i, j + 1, labels[int(chart[i, j])]) if labels else (i, j + 1) for i, j in spans]
 
 
 def span_mask(lengths: Any, n: int) -> Any:

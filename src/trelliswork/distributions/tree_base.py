@@ -25,7 +25,7 @@ class TreeExpectations(NamedTuple):
 class PartTree(LogLinear):
     """Base class of dependency trees and bracketings: scores (B, N, N) of all parts, or (B, N, N, L) with labels."""
 
-    axes: ClassVar[str]  # of the scores without labels, for error messages
+    _axes: ClassVar[str]  # of the scores without labels, for error messages
 
     def _set_scores(
         self, name: str, scores: Tensor, lengths: NDArray[np.int64], masks: Iterable[Tensor | None], backend: str
@@ -66,8 +66,8 @@ class PartTree(LogLinear):
     def _allowed_mask(self, allowed: Any, scores: Tensor) -> Tensor | None:
         if allowed is None:
             return None
-        axes = f"{self.axes} L" if scores.ndim == as_tensor("allowed", allowed).ndim == 4 else self.axes
-        sizes = dict(zip(f"{self.axes} L".split(), scores.shape, strict=False))
+        axes = f"{self._axes} L" if scores.ndim == as_tensor("allowed", allowed).ndim == 4 else self._axes
+        sizes = dict(zip(f"{self._axes} L".split(), scores.shape, strict=False))
         return bool_mask("allowed", allowed, axes, scores.device, **sizes)
 
     def _moments(self) -> tuple[Tensor, ...]:
@@ -83,6 +83,9 @@ class PartTree(LogLinear):
     def _sum_labels(self, beta: Any = 1) -> Tensor:
         """Return scores (B, N, N) of parts with any label, in float64 if there are labels."""
         return log_sum(self._scores.double(), (3,), beta) if self.labeled else self._scores
+
+    def _copies(self, B: int) -> Self:
+        return self._like(self._scores.expand(B, *self._scores.shape[1:]), lengths=self.lengths.expand(B))
 
     def _expected_score(self, moments: tuple[Tensor, ...], sizes: bool = False) -> Tensor:
         return expectation(moments[1], self._scores, sizes)

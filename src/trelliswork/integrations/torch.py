@@ -195,7 +195,7 @@ class CRFHead(nn.Module):
         gold = gold.masked_fill(gold == IGNORED, -1)
         inside = torch.arange(gold.shape[1], device=gold.device) < selection.lengths[:, None]
         if bool((gold[inside] < 0).any()):
-            log_p = chain.condition(labels=gold).log_partition() - chain.log_partition()
+            log_p = chain.condition(known=gold).log_partition() - chain.log_partition()
         else:
             log_p = chain.log_prob(gold)
         return HeadOutput(-log_p.mean(), chain)
@@ -204,7 +204,7 @@ class CRFHead(nn.Module):
     def decode(self, hidden: Tensor, mask: Tensor | None = None) -> list[list[int]]:
         """Return the most probable labels of the selected positions of each sentence."""
         chain = self.distribution(hidden, mask)
-        rows = zip(chain.argmax().labels.tolist(), chain.lengths.tolist(), strict=True)
+        rows = zip(chain.mode.tolist(), chain.lengths.tolist(), strict=True)
         return [row[:n] for row, n in rows]
 
     @torch.no_grad()
@@ -324,7 +324,7 @@ class TreeHead(nn.Module):
     def decode(self, hidden: Tensor, mask: Tensor | None = None) -> list[list[Any]]:
         """Return the tree of each sentence with the most expected correct arcs: heads, or (head, label) of words."""
         tree = self.distribution(hidden, mask)
-        found = tree.mbr().labels.tolist()
+        found = tree.mbr().value.tolist()
         rows = [row[:n] for row, n in zip(found, tree.lengths.tolist(), strict=True)]
         return rows if self.n_labels is None else [[(h, k) for h, k in row] for row in rows]
 

@@ -117,12 +117,12 @@ def _labels(names: Names | None, n: int) -> list[str]:
 def _chain(chain: Any, b: int, n: int, names: Names | None) -> Html:
     marginals = chain.marginals()[b, :n].detach().cpu().numpy()
     labels = _labels(names, marginals.shape[1])
-    path = [labels[k] for k in chain.argmax().labels[b, :n].tolist()]
+    path = [labels[k] for k in chain.mode[b, :n].tolist()]
     return trellis(_words(names, n), labels, marginals, path)
 
 
 def _arcs(tree: Any, b: int, n: int, names: Names | None) -> Html:
-    best = tree.mbr().labels[b, :n]
+    best = tree.mbr().value[b, :n]
     marginals = tree.marginals()[b].detach().cpu().numpy()
     if tree.labeled:
         labels = _labels(names, marginals.shape[2])
@@ -135,7 +135,7 @@ def _arcs(tree: Any, b: int, n: int, names: Names | None) -> Html:
 
 
 def _brackets(tree: Any, b: int, n: int, names: Names | None) -> Html:
-    chart = tree.mbr().labels[b, :n, :n].detach().cpu().numpy()
+    chart = tree.mbr().value[b, :n, :n].detach().cpu().numpy()
     marginals = tree.marginals()[b].detach().cpu().numpy()
     labels = _labels(names, marginals.shape[2]) if marginals.ndim == 3 else [""]
     p = marginals.sum(axis=2) if marginals.ndim == 3 else marginals

@@ -27,7 +27,7 @@ def test_the_posterior_agrees_with_everything_else(fitted):
     labels = list(fitted.labels_)
     for sentence in WORDS + NEW:
         posterior = fitted.posterior(sentence)
-        best = [labels[j] for j in posterior.argmax().labels[0].tolist()]
+        best = [labels[j] for j in posterior.mode[0].tolist()]
         assert fitted.predict([sentence]) == [best]
         (marginals,) = fitted.predict_marginals([sentence])
         want = posterior.marginals()[0].tolist()

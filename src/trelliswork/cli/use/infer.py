@@ -45,10 +45,10 @@ def infer(
     graph = FactorGraph(model.n_states, factors, engine=engine, **options)
     if evidence is not None:
         samples = read_uai_evidence(evidence, model.n_states)
-        graph = graph.condition(states=samples[0] if samples else {})
+        graph = graph.condition(known=samples[0] if samples else {})
     if best:
-        result = graph.argmax()
-        assignment, score = result.labels[0].tolist(), result.scores[0].item() + constant
+        best_states = graph.mode
+        assignment, score = best_states[0].tolist(), graph.score(best_states)[0].item() + constant
         if json:
             print(json_module.dumps({"assignment": assignment, "score": score}))
         else:
