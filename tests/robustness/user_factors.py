@@ -92,7 +92,7 @@ def attempt(rng: np.random.Generator) -> str:
         log_z, marginals, best = graph.log_partition(), graph.marginals(), graph.argmax()
         assert engine == "gibbs" or not torch.isnan(log_z).any(), (spoiled, how, engine)
         assert torch.isfinite(torch.as_tensor(marginals)).all(), (spoiled, how, engine)
-        assert (best.labels < S).all(), (spoiled, how, engine)
+        assert (best.value < S).all(), (spoiled, how, engine)
     except TrellisworkError:
         return "error"
     return "answer"
