@@ -266,12 +266,17 @@ def test_structured_factors_match_enumeration():
         graph.unrolled(2)
 
 
-@pytest.mark.parametrize(
-    "engine", ["exact", "bp", "mean_field", "structured_mean_field", "trw", "gibbs", "max_product"]
-)
+ERRORS = {  # of marginals, on a graph with one weak cycle
+    "exact": 1e-12, "bp": 1e-6, "trw": 1e-3, "mean_field": 1e-3, "structured_mean_field": 1e-3, "gibbs": 1e-3,
+    "max_product": None,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("engine", ERRORS)
 def test_every_engine_returns_a_result_of_its_kind(engine):
     rng = np.random.default_rng(0)
-    graph = FactorGraph([2] * 4, tables=[(np.array([[0, 1], [1, 2], [2, 3], [3, 0]]), rng.normal(0, 0.3, (2, 2)))])
+    pairs, table = np.array([[0, 1], [1, 2], [2, 3], [3, 0]]), rng.normal(0, 0.3, (2, 2))
+    graph = FactorGraph([2] * 4, tables=[(pairs, table)], log_unary=rng.normal(size=8))
     result = graph.infer(engine)
     log_z = enumerated(graph)[0].log_z
     assert result.marginals.shape == (1, 8)
@@ -283,7 +288,7 @@ def test_every_engine_returns_a_result_of_its_kind(engine):
     elif result.kind == "upper":
         assert result.log_z[0] >= log_z - 1e-9
     if engine != "max_product":
-        assert_allclose(result.marginals[0], enumerated(graph)[0].marginals(), atol=0.1)
+        assert_allclose(result.marginals[0], enumerated(graph)[0].marginals(), atol=ERRORS[engine])
         assert_allclose(graph.using(engine).marginals()[0].flatten(), result.marginals[0])
 
 

@@ -62,7 +62,7 @@ def test_other_engines_learn_much_the_same(tagger, engine):
     want = FactorialCRF(features=features, **QUICK).fit(words, y)
     assert found.report_.converged or engine == "structured_mean_field"  # whose objective has kinks
     if engine == "exact":
-        assert_allclose(found.report_.value, want.report_.value, rtol=0.05)
+        assert_allclose(found.report_.value, want.report_.value, rtol=0.02)  # belief propagation is the other one
     else:
         assert found.report_.value < want.report_.value  # it minimises something below the loss
     assert found.score(words, y) > (0.95 if engine == "exact" else 0.8)

@@ -50,7 +50,7 @@ def test_queries_without_a_unary_equal_enumeration(order, form, bound, monkeypat
     assert model.tighten(n_positions=N, max_iter=10).value >= truth - 1e-9
     assert model.tighten("star", max_passes=10).value >= truth - 1e-9
     per_position, _ = model.moment_bound(TEXT)
-    assert_allclose(-model.report_.value, per_position, atol=0.2)  # less the penalty
+    assert 0 < per_position + model.report_.value < 0.04  # the penalty
     model.save(tmp_path / "model")
     again = load(tmp_path / "model")
     assert (again.unary, again.bias) == (False, False)
