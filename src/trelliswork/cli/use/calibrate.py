@@ -3,15 +3,19 @@
 import json as json_module
 import os
 import sys
+from dataclasses import replace
 from enum import StrEnum
 from typing import Annotated, Any
 
 import typer
 
 from trelliswork.cli.corpora import (
+    AUTOMATIC,
     FileFormat,
+    LabelReading,
     Layout,
     evaluation_layout,
+    layers_layout,
     naming_lines,
     read_labeled,
     read_layers,
@@ -85,7 +89,9 @@ def calibrate(
     print(f"{result}. Saved in {place}")
 
 
-def read_answers(model: Any, source: Inputs, format: FileFormat, label: str | None) -> tuple[Any, Any, Layout | None]:
+def read_answers(
+    model: Any, source: Inputs, format: FileFormat, label: str | None, how: LabelReading = AUTOMATIC
+) -> tuple[Any, Any, Layout | None]:
     """Return the sentences and gold answers of files, as ``fit`` takes them, and the layout of the files."""
     from trelliswork.models.tasks import LayeredTagger, TreeParser
 
@@ -109,9 +115,11 @@ def read_answers(model: Any, source: Inputs, format: FileFormat, label: str | No
         return corpus, pairs(heads, labels), Layout("conllu", ["form"], None)
     layout = Layout.of(model)
     if isinstance(model, LayeredTagger):
-        if label is not None or format not in (FileFormat.auto, FileFormat(layout.format)):
-            raise typer.BadParameter("several layers are read as in training: leave --label and --format out.")
-        layered, gold = read_layers(source, layout, model.layers)
-        return layered, gold, layout
+        if format not in (FileFormat.auto, FileFormat(layout.format)):
+            layout = layers_layout(source, format, None, model.layers, label, None)
+        elif label is not None:
+            other = layers_layout(source, FileFormat(layout.format), None, model.layers, label, None)
+            layout = replace(layout, label=other.label)
+        return *read_layers(source, layout, model.layers, how), layout
     layout = evaluation_layout(layout, source, format, label)
-    return *read_labeled(source, layout), layout
+    return *read_labeled(source, layout, how), layout

@@ -1,7 +1,7 @@
 """``trelliswork evaluate``: compare a saved model with gold answers."""
 
 import json as json_module
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -9,12 +9,7 @@ import typer
 from trelliswork.cli.corpora import (
     FileFormat,
     LabelReading,
-    Layout,
-    evaluation_layout,
-    layers_layout,
     naming_lines,
-    read_labeled,
-    read_layers,
 )
 from trelliswork.cli.inputs import Inputs
 from trelliswork.cli.options import (
@@ -29,6 +24,7 @@ from trelliswork.cli.options import (
 )
 from trelliswork.cli.reporting import ReportOption, report_evaluation
 from trelliswork.cli.running import alone, current
+from trelliswork.cli.use.calibrate import read_answers
 from trelliswork.cli.use.constituents import evaluate_constituents
 from trelliswork.cli.use.generate import evaluate_text
 from trelliswork.cli.use.loading import Model, class_of
@@ -118,7 +114,7 @@ def evaluate(
         judged = evaluate_parser(*options)
     else:
         layered = issubclass(task, LayeredTagger)
-        judged = (_layers if layered else _tagger)(*options, LabelReading.of(scheme, strict, convert=layered))
+        judged = _tagger(*options, LabelReading.of(scheme, strict, convert=layered))
     if judged is None:
         return
     report, sample = judged
@@ -155,48 +151,34 @@ def _tagger(
     from trelliswork.data import Corpus
     from trelliswork.metrics.induction import evaluate_induction
     from trelliswork.metrics.tagging import evaluate_tagging, gold_in_scheme_of, with_confidence
+    from trelliswork.models.tasks import LayeredTagger
 
-    layout = evaluation_layout(Layout.of(tagger), source, format, label)
-    corpus, gold = read_labeled(source, layout, how)
+    layered = isinstance(tagger, LayeredTagger)
+    corpus, gold, layout = read_answers(tagger, source, format, label, how)
     check_words(tagger, corpus, source.name)
+    golds = gold if layered else {"": gold}
     with naming_lines(source, layout), alone():
-        judged = _judged(tagger, corpus, {"": gold}, decode)
+        judged = _judged(tagger, corpus, golds, decode)
     known = tagger.known_words()
-    words = corpus.sentences(0) if known and isinstance(corpus, Corpus) else [None] * len(corpus)
-    rows = collected([list(row) for row in zip(gold, words, *judged, strict=True)])
-    if current().rank > 0:
-        return None
-    gold, words, predicted, p, of_spans = ([row[k] for row in rows] for k in range(5))
-    if getattr(tagger, "induced_", False):
-        return evaluate_induction(gold, predicted), (corpus, gold[: len(corpus)])
-    same = gold_in_scheme_of(tagger.labels_, predicted, gold)
-    seen: Any = None if None in words else words
-    report = evaluate_tagging(same, predicted, words=seen, known_words=known)
-    report = with_confidence(report, same, predicted, p, None if None in of_spans else of_spans)
-    return report, (corpus, same[: len(corpus)])
-
-
-def _layers(
-    tagger: Any, source: Inputs, format: FileFormat, label: str | None, decode: str | None, how: LabelReading
-) -> Judged:
-    """Compare all layers with the gold labels of files; return the report, the sentences and the labels."""
-    layout = Layout.of(tagger)
-    if format not in (FileFormat.auto, FileFormat(layout.format)):
-        layout = layers_layout(source, format, None, tagger.layers, label, None)
-    elif label is not None:
-        other = layers_layout(source, FileFormat(layout.format), None, tagger.layers, label, None)
-        layout = replace(layout, label=other.label)
-    corpus, gold = read_layers(source, layout, tagger.layers, how)
-    with naming_lines(source, layout), alone():
-        judged = _judged(tagger, corpus, gold, decode)
-    rows = collected([list(row) for row in zip(corpus.sentences(0), *gold.values(), *judged, strict=True)])
+    words: Any = [None] * len(corpus)
+    if isinstance(corpus, Corpus) and (known or layered):
+        words = corpus.sentences(0)
+    rows = collected([list(row) for row in zip(words, *golds.values(), *judged, strict=True)])
     if current().rank > 0:
         return None
     words, *columns = map(list, zip(*rows, strict=True))
-    D = len(tagger.layers)
-    golds, predicted, p, of_spans = (columns[:D], *(columns[D + k :: 3] for k in range(3)))
-    found = [None if None in column else column for column in of_spans]
-    return tagger.compared(golds, predicted, words, p, found), (corpus, gold)
+    D = len(golds)
+    right, (predicted, p, of_spans) = columns[:D], (columns[D + k :: 3] for k in range(3))
+    found: list[Any] = [None if None in column else column for column in of_spans]
+    if layered:
+        return tagger.compared(right, predicted, words, p, found), (corpus, gold)
+    if getattr(tagger, "induced_", False):
+        return evaluate_induction(right[0], predicted[0]), (corpus, right[0][: len(corpus)])
+    same = gold_in_scheme_of(tagger.labels_, predicted[0], right[0])
+    seen: Any = None if None in words else words
+    report = evaluate_tagging(same, predicted[0], words=seen, known_words=known)
+    report = with_confidence(report, same, predicted[0], p[0], found[0])
+    return report, (corpus, same[: len(corpus)])
 
 
 def _judged(tagger: Any, corpus: Any, gold: dict[str, Any], decode: str | None) -> list[list[Any]]:

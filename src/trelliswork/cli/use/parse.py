@@ -1,6 +1,5 @@
 """``trelliswork parse``, and ``evaluate`` for parsers."""
 
-import io
 from dataclasses import replace
 from enum import StrEnum
 from functools import partial
@@ -24,7 +23,7 @@ from trelliswork.cli.use.output import (
     write_conllu,
     write_trees,
 )
-from trelliswork.cli.use.parts import answer_parts
+from trelliswork.cli.use.parts import answer_parts, bundled_text
 from trelliswork.cli.use.sharing import collected, write_outputs
 from trelliswork.errors import DataError
 
@@ -266,17 +265,12 @@ def read_treebank(
     source: Inputs, columns: list[str]
 ) -> "tuple[Corpus, list[list[int | None]], list[list[str | None]]]":
     """Return columns, heads and labels of CoNLL-U files, or of a part of the bundled corpus."""
-    from trelliswork.data import Corpus, bundled
-    from trelliswork.data.conllu import COLUMNS, read_dependencies
-    from trelliswork.data.writers import write_conllu
+    from trelliswork.data import Corpus
+    from trelliswork.data.conllu import read_dependencies
 
     if source.part:
-        sentences, text = source.share(bundled.load(source.part)), io.StringIO()
-        write_conllu(sentences, text)
-        rows = [line.split("\t") for line in text.getvalue().splitlines() if line and line[0] != "#"]
-        flat = iter([[row[COLUMNS.index(name)] for name in columns] for row in rows])
-        corpus = Corpus.from_sentences([[next(flat) for _ in s.words] for s in sentences])
-        return corpus, [list(s.heads) for s in sentences], [list(s.relations) for s in sentences]
+        text = bundled_text(source, "conllu", share=True)
+        return read_dependencies(text, columns=columns, allow_empty=True)
     parts = source.parts(
         partial(read_dependencies, columns=columns), blank_lines=True, sentences=lambda treebank: treebank[0]
     )

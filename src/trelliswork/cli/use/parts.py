@@ -87,8 +87,8 @@ def _whole(file: "Readable", format: str) -> "Excerpt":
         return Excerpt(file, list(lines))
 
 
-def bundled_text(source: Inputs, format: str) -> "Excerpt":
-    """Return a part of the bundled corpus as a file of a format."""
+def bundled_text(source: Inputs, format: str, *, share: bool = False) -> "Excerpt":
+    """Return a part of the bundled corpus as a file of a format; with ``share`` what belongs to this process."""
     from trelliswork.data import bundled, writers
     from trelliswork.data.files import Excerpt
 
@@ -97,5 +97,6 @@ def bundled_text(source: Inputs, format: str) -> "Excerpt":
     if write is None:
         raise DataError(f"{source}: the bundled corpus has words, tags, chunks and trees, but no ready attributes.")
     text = StringIO()
-    write(bundled.load(source.part), text)
+    sentences = bundled.load(source.part)
+    write(source.share(sentences) if share else sentences, text)
     return Excerpt(source.name, text.getvalue().splitlines())
