@@ -1,4 +1,4 @@
-"""Commands about confidence: calibrate, train --calibrate, evaluate, tag --with spans and --decode, select."""
+"""Commands about confidence: calibrate, train --calibrate, evaluate, tag --with spans and --decoding, select."""
 
 import json
 
@@ -71,7 +71,7 @@ def test_layers_are_calibrated_together_and_evaluated_apart(place):
     model.input_ = {"format": "columns", "columns": [0], "label": [1, 2], "separator": None}
     model.save(place / "layers")
     ask(place, "calibrate", "layers", "joint")
-    result = json.loads(ask(place, "evaluate", "layers", "joint", "--decode", "mbr-span", "--json"))
+    result = json.loads(ask(place, "evaluate", "layers", "joint", "--decoding", "mbr-span", "--json"))
     assert result["layers"]["pos"]["confidence"]["n_answers"] == result["n_tokens"]
     assert result["layers"]["pos"]["span_confidence"] is None
     assert result["layers"]["chunk"]["span_confidence"]["what"] == "spans"
@@ -99,7 +99,7 @@ def test_evaluate_reports_confidence(place):
                   " spans ", "# correct, | mean"):  # fmt: skip
         assert words in text
     for decode in ("viterbi", "posterior", "mbr-span"):
-        result = json.loads(ask(place, "evaluate", "chunker", "chunks", "--decode", decode, "--json"))
+        result = json.loads(ask(place, "evaluate", "chunker", "chunks", "--decoding", decode, "--json"))
         confidence = result["confidence"]
         error = confidence["calibration_error"]
         assert error["low"] <= error["high"]
@@ -128,7 +128,7 @@ def test_evaluate_reports_the_confidence_of_arcs(place):
     assert labels["n_answers"] == round(result["uas"] * result["n_words"])
     assert labels["accepted"][0]["accuracy"] == pytest.approx(result["las"] / result["uas"])
     assert "accept from" in ask(place, "evaluate", "parser", "dev.conllu")
-    assert json.loads(ask(place, "evaluate", "parser", "dev.conllu", "--decode", "viterbi", "--json"))["uas"] > 0
+    assert json.loads(ask(place, "evaluate", "parser", "dev.conllu", "--decoding", "viterbi", "--json"))["uas"] > 0
 
 
 def test_tag_writes_spans(place):
@@ -154,7 +154,7 @@ def test_tag_writes_spans(place):
     best = model.predict_topk(sentences, 1)
     assert [row["probability"] for row in rows] == pytest.approx([row[0][1] for row in best], rel=1e-4)
     labels = [
-        line.split()[2] for line in ask(place, "tag", "chunker", "chunks", "--decode", "mbr-span").split("\n") if line
+        line.split()[2] for line in ask(place, "tag", "chunker", "chunks", "--decoding", "mbr-span").split("\n") if line
     ]
     assert labels == [label for row in model.predict(sentences, decoding="mbr-span") for label in row]
 
@@ -248,11 +248,11 @@ def test_parse_writes_the_probabilities_of_subtrees(place):
 @pytest.mark.parametrize(
     ("words", "code", "message"),
     [
-        (["evaluate", "tagger", "tags", "--decode", "mbr-las"], 2, "for parsers"),
-        (["evaluate", "KneserNey", "tags", "--decode", "viterbi"], 2, "perplexity"),
+        (["evaluate", "tagger", "tags", "--decoding", "mbr-las"], 2, "for parsers"),
+        (["evaluate", "KneserNey", "tags", "--decoding", "viterbi"], 2, "perplexity"),
         (["tag", "tagger", "tags", "--with", "spans"], 1, "BIO or BIOES"),
-        (["tag", "tagger", "tags", "--decode", "mbr-span"], 1, "BIO or BIOES"),
-        (["tag", "chunker", "chunks", "--decode", "posterior", "--with", "topk=2"], 2, "leave --decode"),
+        (["tag", "tagger", "tags", "--decoding", "mbr-span"], 1, "BIO or BIOES"),
+        (["tag", "chunker", "chunks", "--decoding", "posterior", "--with", "topk=2"], 2, "leave --decoding"),
         (["tag", "chunker", "chunks", "--with", "marginals,subtrees"], 2, "got 'subtrees'"),
         (["tag", "chunker", "chunks", "--with", "topk"], 2, "got 'topk'"),
         (["tag", "chunker", "chunks", "--with", "topk=0"], 2, "got 'topk=0'"),

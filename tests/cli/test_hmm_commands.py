@@ -103,11 +103,11 @@ def test_partly_labeled_files(files):
 
 def test_score(files, tagger, induced):
     for model in (tagger, induced):
-        scores = figures("score", model, str(files / "test.raw"), "--format", "text", "--sentences")
+        scores = figures("score", model, str(files / "test.raw"), "--format", "text", "--per-sentence")
         assert scores["log_evidence"] == pytest.approx(sum(scores["log_evidence_of_sentences"]))
         assert 10 < scores["perplexity"] < 10_000
     assert "perplexity" in run("score", tagger, "--format", "text", input="The dog runs .\n").stdout
-    line = run("score", tagger, "--format", "text", "--sentences", input="The dog runs .\n").stdout
+    line = run("score", tagger, "--format", "text", "--per-sentence", input="The dog runs .\n").stdout
     assert line.endswith("\tThe dog runs .\n")
     assert float(line.split("\t")[0]) < 0
 

@@ -217,7 +217,7 @@ def test_processes_with_nothing_to_do(folder, tmp_path):
 @pytest.mark.parametrize("model", ["crf", "hmm", "parser", "tagger"])
 def test_processes_print_the_figures_of_one(folder, model):
     ending = {"crf": "txt", "hmm": "text", "parser": "conllu", "tagger": "txt"}[model]
-    commands = [["score", folder / model], ["score", folder / model, "--sentences"]]
+    commands = [["score", folder / model], ["score", folder / model, "--per-sentence"]]
     for words in commands if model == "hmm" else [["evaluate", folder / model, "--json"]]:
         expected = done(*words, folder / f"all.{ending}")
         assert together(2, *words, folder / f"all.{ending}") == expected

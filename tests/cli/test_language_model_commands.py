@@ -47,7 +47,7 @@ def test_counting_and_merging(folder):
 def test_errors_of_counting(folder):
     assert run("data", "count").returncode == 2
     text = str(folder / "train.txt")
-    for option in (["--distances", "5"], ["--max-words", "3"], ["--min-count", "3"], ["--vocabulary", "x"]):
+    for option in (["--order", "5"], ["--max-words", "3"], ["--min-count", "3"], ["--vocabulary", "x"]):
         done = run("data", "count", text, "--merge", "y", *option)
         assert done.returncode == 2
         assert "--merge defines" in done.stderr
@@ -81,8 +81,8 @@ def test_unknown_words_are_no_error_by_default(folder, tmp_path):
     """The development text has words that the training text lacks; both are read with default settings."""
     train, dev = str(folder / "train.txt"), str(folder / "dev.txt")
     texts, counts = (train, "--dev", dev, "--quiet"), str(tmp_path / "counts")
-    for kind, *options in (("kneser-ney",), ("lbl", "--rank", "2", "--max-iter", "1"), ("mrf", "--rank", "2")):
-        options += ["--max-iter", "2"] if kind == "mrf" else []
+    for kind, *options in (("kneser-ney",), ("lbl", "--rank", "2", "--max-iter", "1"), ("mrf-lm", "--rank", "2")):
+        options += ["--max-iter", "2"] if kind == "mrf-lm" else []
         model = str(tmp_path / kind)
         done = run("train", kind, *texts, *options, "-o", model, "--json")
         assert done.returncode == 0, done.stderr
@@ -93,7 +93,7 @@ def test_unknown_words_are_no_error_by_default(folder, tmp_path):
         assert "dev.txt:" in strict.stderr
         assert "is not in the vocabulary" in strict.stderr
     done = run("data", "count", train, "-o", counts, "--json")
-    assert json.loads(done.stdout)["words"] == words  # as train mrf counts them: with <unk>, without <s>
+    assert json.loads(done.stdout)["words"] == words  # as train mrf-lm counts them: with <unk>, without <s>
     assert run("data", "count", train, "-o", counts).returncode == 2
     again = ("-o", counts, "--force")
     assert f"{words:,} different words" in run("data", "count", train, *again).stdout
@@ -140,7 +140,7 @@ def test_a_directory_of_shards_is_scored(folder, tmp_path):
     (tmp_path / "shards" / "1.txt").write_text("".join(text[:50]))
     (tmp_path / "shards" / "2.gz").write_bytes(gzip.compress("".join(text[50:]).encode()))
     options = ["--min-count", "2", "--quiet", "--max-iter", "2", "--rank", "2", "--force", "-o", str(tmp_path / "m")]
-    for kind in ("mrf", "lbl"):
+    for kind in ("mrf-lm", "lbl"):
         assert run("train", kind, str(folder / "train.txt"), *options).returncode == 0
         one, many = (
             json.loads(run("score", str(tmp_path / "m"), str(path), "--json").stdout)

@@ -23,7 +23,7 @@ def model(tmp_path_factory):
     (folder / "train.txt").write_text(TEXT)
     run(
         "train",
-        "mrf",
+        "mrf-lm",
         folder / "train.txt",
         "--rank",
         2,
@@ -40,11 +40,11 @@ def model(tmp_path_factory):
 def test_vectors_in_closed_form(tmp_path):
     (tmp_path / "train.txt").write_text(TEXT)
     options = ["--rank", 2, "--order", 3, "--strict", "--quiet", "--json", "-o", tmp_path / "model"]
-    outcome = json.loads(run("train", "mrf", tmp_path / "train.txt", "--algorithm", "spectral", *options))
+    outcome = json.loads(run("train", "mrf-lm", tmp_path / "train.txt", "--algorithm", "spectral", *options))
     assert (outcome["order"], outcome["per"]) == (3, "position")
     assert len(json.loads(run("neighbors", tmp_path / "model", "a", "-n", 2, "--json"))["a"]) == 2
     result = CliRunner().invoke(
-        app, ["train", "mrf", str(tmp_path / "train.txt"), "--algorithm", "spectral", "--l2", "1", "-o", "x"]
+        app, ["train", "mrf-lm", str(tmp_path / "train.txt"), "--algorithm", "spectral", "--l2", "1", "-o", "x"]
     )
     assert result.exit_code != 0
     assert "l2 has no effect" in result.stderr
@@ -52,17 +52,17 @@ def test_vectors_in_closed_form(tmp_path):
 
 def test_counts_and_text_give_the_same_model(tmp_path, model):
     (tmp_path / "train.txt").write_text(TEXT)
-    run("data", "count", tmp_path / "train.txt", "--distances", 2, "-o", tmp_path / "counts", "--quiet", "--strict")
+    run("data", "count", tmp_path / "train.txt", "--order", 2, "-o", tmp_path / "counts", "--quiet", "--strict")
     options = ["--rank", 2, "--max-iter", 5, "--quiet", "--json", "--force", "-o", tmp_path / "model"]
-    outcome = json.loads(run("train", "mrf", "--counts", tmp_path / "counts", *options))
+    outcome = json.loads(run("train", "mrf-lm", "--counts", tmp_path / "counts", *options))
     assert (outcome["words"], outcome["order"], outcome["bound"]) == (3, 2, "chain")
     scores = [json.loads(run("score", m, tmp_path / "train.txt", "--json")) for m in (model, tmp_path / "model")]
     assert scores[0] == scores[1]
     assert (scores[0]["kind"], scores[0]["bound"], scores[0]["per"]) == ("exact", "exact", "token")
-    again = json.loads(run("train", "mrf", "--counts", tmp_path / "counts", "--order", 2, *options))
+    again = json.loads(run("train", "mrf-lm", "--counts", tmp_path / "counts", "--order", 2, *options))
     assert again["objective"] == outcome["objective"]
     by_text, by_counts = (
-        json.loads(run("train", "mrf", tmp_path / "train.txt", "--strict", "--dev", tmp_path / dev, *options))["dev"]
+        json.loads(run("train", "mrf-lm", tmp_path / "train.txt", "--strict", "--dev", tmp_path / dev, *options))["dev"]
         for dev in ("train.txt", "counts")
     )
     assert by_text == by_counts
@@ -81,13 +81,13 @@ def test_counts_and_text_give_the_same_model(tmp_path, model):
 def test_results_name_their_bound(options, bound, per, tmp_path, monkeypatch):
     (tmp_path / "train.txt").write_text(TEXT)
     common = [tmp_path / "train.txt", "--rank", 2, "--max-iter", 3, "--quiet", "--force", "-o", tmp_path / "model"]
-    outcome = json.loads(run("train", "mrf", *common, *options, "--json"))
+    outcome = json.loads(run("train", "mrf-lm", *common, *options, "--json"))
     assert (outcome["bound"], outcome["per"]) == (bound, per)
     shown = json.loads(run("inspect", tmp_path / "model", "--json"))
     assert (shown["bound"], shown["per"]) == (bound, per)
     assert f"bound: {bound}\n" in run("inspect", tmp_path / "model")
     assert f"per: {per}\n" in run("inspect", tmp_path / "model")
-    assert f"objective {outcome['objective']:.4f} after 3 iterations" in run("train", "mrf", *common, *options)
+    assert f"objective {outcome['objective']:.4f} after 3 iterations" in run("train", "mrf-lm", *common, *options)
     monkeypatch.setattr("trelliswork.inference.lifted.exact.fits", lambda C, K: False)  # as for a large vocabulary
     scored = json.loads(run("score", tmp_path / "model", tmp_path / "train.txt", "--json"))
     assert (scored["kind"], scored["bound"]) == (("exact", "exact") if "1" in map(str, options) else ("lower", "chain"))
@@ -121,8 +121,8 @@ def test_queries(tmp_path, model):
     (everything,) = json.loads(run("fill", model, "a ___ c", "--unknown", "--json"))
     assert words == [w for w in everything if w["word"] != "<unk>"]
     assert len(json.loads(run("neighbors", model, "a", "-n", 1, "--json"))["a"]) == 1
-    assert json.loads(run("embeddings", model, tmp_path / "v.txt", "--json"))["words"] == 3
-    run("embeddings", model, tmp_path / "scaled.txt", "--scaling", "0.5")
+    assert json.loads(run("embeddings", model, "--out", tmp_path / "v.txt", "--json"))["words"] == 3
+    run("embeddings", model, "--out", tmp_path / "scaled.txt", "--scaling", "0.5")
     assert (tmp_path / "scaled.txt").read_text() != (tmp_path / "v.txt").read_text()
     assert len(run("sample", model, "-n", 3).splitlines()) == 3
     assert "words" in json.loads(run("sample", model, "-n", 1, "--json"))
@@ -134,36 +134,36 @@ def test_queries(tmp_path, model):
 
 def test_wrong_use(tmp_path, model):
     (tmp_path / "train.txt").write_text(TEXT)
-    run("data", "count", tmp_path / "train.txt", "--distances", 2, "-o", tmp_path / "counts", "--quiet", "--strict")
+    run("data", "count", tmp_path / "train.txt", "--order", 2, "-o", tmp_path / "counts", "--quiet", "--strict")
     for arguments, code in (
         (["fill", model, "no blank"], 1),
         (["neighbors", model, "zebra"], 1),
         (["sample", model, "--states"], 2),
-        (["train", "mrf", tmp_path / "x", "--counts", tmp_path], 2),
-        (["train", "mrf", tmp_path / "missing.txt"], 1),
-        (["train", "mrf", "--cover-weights", "a,b"], 2),
-        (["train", "mrf", "--counts", tmp_path / "counts", "--order", 1], 2),
-        (["train", "mrf", "--counts", tmp_path / "counts", "--min-count", 2], 2),
-        (["train", "mrf", "--counts", tmp_path / "counts", "--strict"], 2),
-        (["train", "mrf", tmp_path / "train.txt", "--learning-rate", 3], 1),
-        (["train", "mrf", tmp_path / "train.txt", "--form", "full", "--rank", 3], 1),
-        (["train", "mrf", tmp_path / "train.txt", "--algorithm", "pseudo-likelihood", "--bound", "star"], 1),
+        (["train", "mrf-lm", tmp_path / "x", "--counts", tmp_path], 2),
+        (["train", "mrf-lm", tmp_path / "missing.txt"], 1),
+        (["train", "mrf-lm", "--cover-weights", "a,b"], 2),
+        (["train", "mrf-lm", "--counts", tmp_path / "counts", "--order", 1], 2),
+        (["train", "mrf-lm", "--counts", tmp_path / "counts", "--min-count", 2], 2),
+        (["train", "mrf-lm", "--counts", tmp_path / "counts", "--strict"], 2),
+        (["train", "mrf-lm", tmp_path / "train.txt", "--learning-rate", 3], 1),
+        (["train", "mrf-lm", tmp_path / "train.txt", "--form", "full", "--rank", 3], 1),
+        (["train", "mrf-lm", tmp_path / "train.txt", "--algorithm", "pseudo-likelihood", "--bound", "star"], 1),
         (["inspect", model, "--label", "a"], 2),
-        (["embeddings", model, tmp_path / "none" / "v.txt"], 1),
+        (["embeddings", model, "--out", tmp_path / "none" / "v.txt"], 1),
     ):
         result = CliRunner().invoke(app, [str(a) for a in arguments])
         assert result.exit_code == code, (arguments, result.output)
 
 
 def test_embeddings_that_cannot_be_written(tmp_path, model):
-    result = CliRunner().invoke(app, ["embeddings", str(model), str(tmp_path / "none" / "v.txt")])
+    result = CliRunner().invoke(app, ["embeddings", str(model), "--out", str(tmp_path / "none" / "v.txt")])
     assert result.exit_code == 1
     assert "v.txt: cannot be written: No such file or directory" in result.stderr
 
 
 def test_a_stopped_run_resumes(tmp_path):
     (tmp_path / "train.txt").write_text(TEXT)
-    common = ["train", "mrf", tmp_path / "train.txt", "--rank", 2, "--tol", 0, "--max-iter", 4, "--quiet", "--json"]
+    common = ["train", "mrf-lm", tmp_path / "train.txt", "--rank", 2, "--tol", 0, "--max-iter", 4, "--quiet", "--json"]
     whole = json.loads(run(*common, "-o", tmp_path / "whole"))
     checkpoint = ["--checkpoint", tmp_path / "run", "-o", tmp_path / "again"]
     assert json.loads(run(*common, "--max-minutes", 1e-9, *checkpoint))["iterations"] == 1
@@ -184,7 +184,7 @@ def test_a_stopped_run_resumes(tmp_path):
 def test_with_and_without_unary_and_bias(options, unary, bias, tmp_path):
     (tmp_path / "train.txt").write_text(TEXT)
     common = [tmp_path / "train.txt", "--rank", 2, "--max-iter", 3, "--quiet", "--force", "-o", tmp_path / "model"]
-    outcome = json.loads(run("train", "mrf", *common, *options, "--json"))
+    outcome = json.loads(run("train", "mrf-lm", *common, *options, "--json"))
     assert (outcome["unary"], outcome["bias"]) == (unary, bias)
     shown = json.loads(run("inspect", tmp_path / "model", "--json"))
     assert (shown["unary"], shown["bias"]) == (unary, bias)

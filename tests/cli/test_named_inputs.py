@@ -75,7 +75,7 @@ def test_parts_of_the_bundled_corpus_are_checked(tagger, tmp_path):
     assert (done.returncode, "bundled:dev" in said(done)) == (2, True)
     done = run("train", "kneser-ney", "a.txt", "--dev", "dev", "-o", "m", cwd=tmp_path)
     assert (done.returncode, "bundled:dev" in said(done)) == (2, True)
-    done = run("train", "mrf", "--counts", "counts", "--bundled", cwd=tmp_path)
+    done = run("train", "mrf-lm", "--counts", "counts", "--bundled", cwd=tmp_path)
     assert (done.returncode, "not both" in said(done)) == (2, True)
 
 
@@ -87,7 +87,7 @@ def test_parts_of_the_bundled_corpus_are_files_of_every_command(tagger, tmp_path
         ("tag", tagger, "--bundled", "--tokenize"),
         ("select", tagger, "bundled:dev", "-n", 2),
         ("data", "count", "bundled:dev", "--quiet", "--out", "counts"),
-        ("cluster", "bundled:dev", "--clusters", 2, "--max-iter", 1, "--quiet", "--tokenize"),
+        ("cluster", "bundled:dev", "--n-clusters", 2, "--max-iter", 1, "--quiet", "--tokenize"),
     ):
         done = run(*words, cwd=tmp_path)
         assert done.returncode == 0, done.stderr
@@ -127,7 +127,7 @@ def folder(tmp_path):
 SAVED = (
     ("train", "hmm", "a.txt", "--quiet", "--out", "out"),
     ("data", "count", "text", "--quiet", "--out", "out"),
-    ("cluster", "text", "--clusters", "2", "--quiet", "--out", "out"),
+    ("cluster", "text", "--n-clusters", "2", "--quiet", "--out", "out"),
     ("convert", "ngrams.arpa", "--out", "out"),
     ("convert", "ngrams", "--out", "out.arpa"),
 )

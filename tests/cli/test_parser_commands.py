@@ -89,7 +89,7 @@ def test_k_best_trees_and_known_heads(folder, parser):
     probabilities = [float(line.split("=")[1]) for line in several.stdout.splitlines() if "tree_prob" in line]
     assert sum(probabilities) == pytest.approx(1, abs=1e-4)
     file.write_text(file.read_text().replace("\tVBZ\t_\t_", "\tVBZ\t_\t1"))
-    given = words(ask("parse", str(parser), str(file), "--known", "--with", "marginals").stdout)
+    given = words(ask("parse", str(parser), str(file), "--known-heads", "--with", "marginals").stdout)
     assert [row[6] for row in given] == ["0", "1"]
     assert given[0][9] == "X=y|ArcProb=1.0000"
     marked = words(ask("parse", str(parser), str(file), "--with", "topk=2,marginals").stdout)
@@ -105,12 +105,12 @@ def test_k_best_trees_and_known_heads(folder, parser):
 
 def test_ways_to_choose_a_tree(folder, parser):
     file = str(folder / "test.conllu")
-    trees = {name: run("parse", str(parser), file, "--decode", name).stdout for name in ("posterior", "mbr-las")}
+    trees = {name: run("parse", str(parser), file, "--decoding", name).stdout for name in ("posterior", "mbr-las")}
     assert trees["posterior"] == run("parse", str(parser), file).stdout
     assert len(words(trees["mbr-las"])) == len(words(trees["posterior"]))
     best = [row[6] for row in words(run("parse", str(parser), file, "--with", "topk=1").stdout)]
-    assert [row[6] for row in words(run("parse", str(parser), file, "--decode", "viterbi").stdout)] == best
-    failed = ask("parse", str(parser), file, "--decode", "viterbi", "--with", "topk=2")
+    assert [row[6] for row in words(run("parse", str(parser), file, "--decoding", "viterbi").stdout)] == best
+    failed = ask("parse", str(parser), file, "--decoding", "viterbi", "--with", "topk=2")
     assert failed.exit_code == 2
     assert "leave one out" in failed.stderr
 
@@ -300,7 +300,7 @@ def test_error_messages(folder, parser, tmp_path):
         (("evaluate", str(parser), str(unlabeled)), 1, "open.conllu:1: the word has no head"),
         (("evaluate", str(parser), str(bare)), 1, "bare.conllu: no tags: the column xpos"),
         (("parse", str(parser), str(bare)), 1, "bare.conllu: no tags: the column xpos"),
-        (("parse", str(parser), str(half), "--known"), 1, "half.conllu:4: no tree of this parser's kind"),
+        (("parse", str(parser), str(half), "--known-heads"), 1, "half.conllu:4: no tree of this parser's kind"),
         (
             ("train", "parser", str(untagged), *out),
             1,

@@ -37,7 +37,7 @@ def test_parse_writes_one_bracketing_per_line(folder):
     lines = (folder / "out.trees").read_text().splitlines()
     words = (folder / "some.txt").read_text().lower().splitlines()
     assert [" ".join(Tree.parse(line).leaves()) for line in lines] == words
-    printed = run("parse", str(folder / "tags"), str(folder / "some.mrg"), "--decode", "viterbi").stdout.splitlines()
+    printed = run("parse", str(folder / "tags"), str(folder / "some.mrg"), "--decoding", "viterbi").stdout.splitlines()
     assert len(printed) == len(lines)
     assert Tree.parse(printed[0]).leaves()[-1].isupper()
 

@@ -25,7 +25,7 @@ KINDS = {  # command: file, options, texts on the page
     ),
     "pcfg": ("some.mrg", ["--n-nonterminals", "3", "--n-preterminals", "4", "--max-iter", "2"],
              ["A tree and its spans", "Rules"]),
-    "mrf": ("some.raw", ["--dev", "{dev}.raw", "--rank", "4", "--order", "1", "--min-count", "2", "--max-iter", "3"],
+    "mrf-lm": ("some.raw", ["--dev", "{dev}.raw", "--rank", "4", "--order", "1", "--min-count", "2", "--max-iter", "3"],
             ["Blanks", "Nearest neighbors", "Development data"]),
     "kneser-ney": ("some.raw", ["--order", "3", "--min-count", "2"], ["Word by word", "N-grams"]),
     "lbl": ("some.raw", ["--rank", "4", "--max-iter", "2", "--min-count", "2"], ["Perplexity", "Nearest neighbors"]),

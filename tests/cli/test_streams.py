@@ -82,7 +82,7 @@ CASES = [
     ("tag", "layers", "all.columns", ["--with", "marginals", "--output", "jsonl"]),
     ("tag", "ready", "all.crfsuite", ["--with", "marginals"]),
     ("parse", "parser", "odd.conllu", ["--with", "marginals"]),
-    ("parse", "parser", "all.conllu", ["--known", "--with", "marginals", "--output", "jsonl"]),
+    ("parse", "parser", "all.conllu", ["--known-heads", "--with", "marginals", "--output", "jsonl"]),
     ("parse", "parser", "odd.conllu", ["--with", "topk=2"]),
     ("parse", "with_tagger", "all.txt", ["--with", "subtrees"]),
     ("parse", "with_tagger", "raw.txt", ["--tokenize"]),
@@ -191,7 +191,7 @@ def test_a_grammar_is_recognized(folder):
     assert marked[0].split("\t")[1].split()[0] == f"0:{len(WORDS[0])}:1.000000"
     raw = run("parse", grammar, "--tokenize", input=RAW)
     assert raw.stdout.count("\n") == 80
-    assert run("parse", grammar, "--decode", "viterbi", "--format", "text", input=text).stdout.count("\n") == 5
+    assert run("parse", grammar, "--decoding", "viterbi", "--format", "text", input=text).stdout.count("\n") == 5
     assert run("parse", grammar, "--with", "topk=2", input=text).returncode == 2
     assert run("parse", grammar, "--bundled", "--with", "marginals", "--output", "jsonl").stdout.count("\n") == 500
     done = run("parse", save(folder, "hmm"), input=text)

@@ -201,7 +201,7 @@ def test_other_words_join_the_cluster_of_their_neighbors(tmp_path):
     done = run("cluster", tmp_path / "t", "--extend", tmp_path / "c", "--out", tmp_path / "o")
     assert done.returncode == 0, done.stderr
     assert BrownClusters.load(tmp_path / "o") == extended
-    done = run("cluster", tmp_path / "t", "--extend", tmp_path / "c", "--clusters", 3, "--out", tmp_path / "o")
+    done = run("cluster", tmp_path / "t", "--extend", tmp_path / "c", "--n-clusters", 3, "--out", tmp_path / "o")
     assert done.returncode == 2
 
 
@@ -229,12 +229,12 @@ def test_errors():
 
 def test_command(tmp_path):
     (tmp_path / "text.txt").write_text("\n".join(map(" ".join, SENTENCES)))
-    done = run("cluster", tmp_path / "text.txt", "--clusters", 3, "--out", tmp_path / "out.txt", "--json")
+    done = run("cluster", tmp_path / "text.txt", "--n-clusters", 3, "--out", tmp_path / "out.txt", "--json")
     assert done.returncode == 0, done.stderr
     assert '"words": 6' in done.stdout
     assert BrownClusters.load(tmp_path / "out.txt") == BrownClusters(3).fit(SENTENCES)
     (tmp_path / "raw.txt").write_text("The cat doesn't\nsleep. It's (not) 3,000 km!\n\nHe said: 'Go.' Yes")
-    done = run("cluster", tmp_path / "raw.txt", "--tokenize", "--clusters", 3, "--out", tmp_path / "raw-out.txt")
+    done = run("cluster", tmp_path / "raw.txt", "--tokenize", "--n-clusters", 3, "--out", tmp_path / "raw-out.txt")
     assert done.returncode == 0, done.stderr
     assert "n't" in BrownClusters.load(tmp_path / "raw-out.txt").paths_
     assert run("cluster", tmp_path / "none.txt", "--out", tmp_path / "o").returncode == 1

@@ -19,10 +19,10 @@ def cluster(
         typer.Argument(help="Text files, plain or gzip, one sentence per line, or directories of them."),
     ],
     out: Annotated[str, typer.Option("--out", "-o", help="File for the clusters.")] = "clusters.txt",
-    clusters: Annotated[
+    n_clusters: Annotated[
         int | None, typer.Option(min=1, help="Number of clusters.", show_default="1000, at most a tenth of the words")
     ] = None,
-    vocabulary: Annotated[
+    max_words: Annotated[
         int | None,
         typer.Option(min=1, help="Number of words to cluster, the most frequent ones.", show_default="50000"),
     ] = None,
@@ -53,7 +53,7 @@ def cluster(
     line of the output has a bit string, a word and its count, separated by tabs: the format of other programs, and of
     the option --clusters of train crf and train parser.
 
-    Example: trelliswork cluster text.txt.gz --tokenize --clusters 500 --out clusters.txt
+    Example: trelliswork cluster text.txt.gz --tokenize --n-clusters 500 --out clusters.txt
     """
     from trelliswork.data.ids import files_of
     from trelliswork.data.moments import count_moments
@@ -67,7 +67,7 @@ def cluster(
     tokenize = tokenize and not text.part
     source: Any
     if extend is not None:
-        given = {"--clusters": clusters, "--vocabulary": vocabulary, "--max-iter": max_iter}
+        given = {"--n-clusters": n_clusters, "--max-words": max_words, "--max-iter": max_iter}
         if refused := [name for name, value in given.items() if value is not None]:
             raise typer.BadParameter(f"--extend keeps the clusters of a file: leave out {' and '.join(refused)}.")
         known = BrownClusters.load(extend)
@@ -79,20 +79,20 @@ def cluster(
             facts = {"file": out, "words": len(more.paths_), "added": added}
             print(json_module.dumps(facts) if json else f"{added:,} words added to {extend}. Saved in {out}")
         return
-    vocabulary, max_iter = vocabulary or 50_000, max_iter or 20
+    max_words, max_iter = max_words or 50_000, max_iter or 20
     with bar("reading", max_iter, quiet) as show:
 
         def reading(step: Any) -> None:
             show(0, f"reading: {step.n_tokens:,} tokens" if step.n_tokens else "reading")
 
         source = raw_sentences(files_of(own) or []) if tokenize else own
-        counts = count_moments(source, 1, min_count=min_count, max_words=vocabulary, callback=reading)
+        counts = count_moments(source, 1, min_count=min_count, max_words=max_words, callback=reading)
         counted = time.perf_counter()
 
         def passed(done: int, moved: int, objective: float) -> None:
             show(done, f"pass {done}: {moved:,} words moved")
 
-        learned = BrownClusters(clusters, max_words=vocabulary, min_count=min_count, max_iter=max_iter)
+        learned = BrownClusters(n_clusters, max_words=max_words, min_count=min_count, max_iter=max_iter)
         learned.fit(counts, callback=passed)
     if current().rank > 0:
         return

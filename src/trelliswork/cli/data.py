@@ -50,7 +50,7 @@ def bundled_corpus(
 
 
 @app.command(
-    "count", cls=Command, epilog="Example: trelliswork data count shards/ --distances 2 --max-words 20000 --out counts"
+    "count", cls=Command, epilog="Example: trelliswork data count shards/ --order 2 --max-words 20000 --out counts"
 )
 @partial(report_errors, shared=True)
 def count(
@@ -59,7 +59,7 @@ def count(
         typer.Argument(help="Text files, plain or gzip, one sentence per line, or directories of them."),
     ] = None,
     out: Annotated[str, typer.Option("--out", "-o", help="Directory for the counts.")] = "moments",
-    distances: Annotated[
+    order: Annotated[
         int | None, typer.Option(min=1, help="Maximum distance between the words of a pair.", show_default="2")
     ] = None,
     max_words: Annotated[
@@ -100,7 +100,7 @@ def count(
     chosen = {"--max-words": max_words is not None, "--min-count": min_count > 1, "--strict": strict}
     if vocabulary is not None and any(chosen.values()):
         raise typer.BadParameter("--vocabulary defines the words: leave out --max-words, --min-count and --strict.")
-    chosen |= {"--vocabulary": vocabulary is not None, "--distances": distances is not None}
+    chosen |= {"--vocabulary": vocabulary is not None, "--order": order is not None}
     if merge and any(chosen.values()):
         given = " and ".join(name for name, is_given in chosen.items() if is_given)
         raise typer.BadParameter(f"--merge defines words and distances: leave out {given}.")
@@ -110,7 +110,7 @@ def count(
     started = time.perf_counter()
     counts = [Moments.load(path) for path in merge or []]
     words = Moments.load(vocabulary).vocabulary if vocabulary is not None else counts[0].vocabulary if counts else None
-    K = counts[0].K if counts else 2 if distances is None else distances
+    K = counts[0].K if counts else 2 if order is None else order
     if files:
         with _reading_progress(quiet) as callback:
             limits: Any = {"min_count": min_count, "max_words": max_words, "strict": strict}

@@ -13,14 +13,14 @@ from trelliswork import __version__
 from trelliswork.errors import DataError
 
 MOST = 15  # options in a --help
-ALWAYS = "bundled dev out force config help_all"
+ALWAYS = "bundled dev out force page config help_all"
 SHOWN = {  # beside those that are always shown; of commands that are not here, all are
-    "crf": "format columns label features clusters l2 algorithm max_iter start",
+    "crf": "format columns label features clusters l2 algorithm max_iter",
     "factorial-crf": "format columns label layers features l2 engine max_iter",
     "hmm": "format columns label n_states order unlabeled n_restarts max_iter",
     "hmm-lm": "format n_states max_iter learning_rate patience min_count seed",
     "lbl": "rank context_size max_iter learning_rate l2 min_count max_words",
-    "mrf": "counts order rank algorithm l2 min_count max_words max_iter",
+    "mrf-lm": "counts order rank algorithm l2 min_count max_words max_iter",
     "mrf-tagger": "format columns label order l2 min_count max_iter strict",
     "parser": "columns order tagger clusters min_count max_iter calibrate projective",
     "pcfg": "format tags n_nonterminals n_preterminals rank max_iter n_restarts",

@@ -1,4 +1,4 @@
-"""``trelliswork train hmm-lm``, ``kneser-ney``, ``lbl`` and ``mrf``: train a language model on text."""
+"""``trelliswork train hmm-lm``, ``kneser-ney``, ``lbl`` and ``mrf-lm``: train a language model on text."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -87,7 +87,7 @@ def lbl(job: Job, model: "LogBilinear", train: TextFiles = None) -> dict[str, An
     return {"words": len(model.vocabulary_) - 1, "rank": model.rank, "context_size": model.context_size}
 
 
-def mrf(
+def mrf_lm(
     job: Job,
     model: "MRFLanguageModel",
     train: TextFiles = None,

@@ -53,6 +53,7 @@ def evaluate(
     decode: Annotated[
         Decide | None,
         typer.Option(
+            "--decoding",
             help="viterbi: most probable structure. posterior: most expected correct labels or heads. mbr-span: best "
             "expected F1 of spans (taggers). mbr-las: most expected correct heads and labels (parsers).",
             show_default="viterbi; posterior for parsers",
@@ -90,7 +91,7 @@ def evaluate(
     if issubclass(task, TreeParser) and task.constituents:
         if (label, beam, decode, target_precision, format) != (None, None, None, None, FileFormat.auto):
             raise typer.BadParameter(
-                "a grammar is compared with bracketed trees: leave --label, --beam, --decode, --target-precision, "
+                "a grammar is compared with bracketed trees: leave --label, --beam, --decoding, --target-precision, "
                 "--format out."
             )
         if current().rank == 0:  # brackets are counted in one process
@@ -100,13 +101,13 @@ def evaluate(
     if not issubclass(task, Tagger | TreeParser):
         if label is not None or decode is not None or target_precision is not None:
             raise typer.BadParameter(
-                "a language model is evaluated by its perplexity: leave --label, --decode, --target-precision out."
+                "a language model is evaluated by its perplexity: leave --label, --decoding, --target-precision out."
             )
         evaluate_text(model, source, format, beam, json, page)
         return
     is_parser = issubclass(task, TreeParser)
     if decode == (Decide.mbr_span if is_parser else Decide.mbr_las):
-        raise typer.BadParameter(f"--decode {decode.value} is for {'taggers' if is_parser else 'parsers'}.")
+        raise typer.BadParameter(f"--decoding {decode.value} is for {'taggers' if is_parser else 'parsers'}.")
     fitted: Any = task.load(model)
     set_beam(fitted, beam)
     options = (fitted, source, format, label, None if decode is None else decode.value)

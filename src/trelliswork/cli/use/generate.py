@@ -44,7 +44,7 @@ def score(
     bundled: Annotated[bool, bundled_option("test")] = False,
     format: TrainedFormatOption = FileFormat.auto,
     beam: OtherBeamOption = None,
-    sentences: Annotated[bool, typer.Option("--sentences", help="One line per sentence.")] = False,
+    sentences: Annotated[bool, typer.Option("--per-sentence", help="One line per sentence.")] = False,
     json: Annotated[bool, typer.Option("--json", help="Print the results as JSON.")] = False,
 ) -> None:
     """Print the log evidence of a text under a model, and its perplexity per token (sentence ends count as tokens).

@@ -53,7 +53,7 @@ def neighbors(
 
     Example: trelliswork neighbors model company dollar -n 5
     """
-    learned = load_for(model, "neighbors", "have neighbors of words: expected a Markov random field (train mrf)")
+    learned = load_for(model, "neighbors", "have neighbors of words: expected a Markov random field (train mrf-lm)")
     lists = {word: learned.neighbors(word, n) for word in words}
     if json:
         print(json_module.dumps(lists, ensure_ascii=False))
@@ -64,7 +64,9 @@ def neighbors(
 
 def embeddings(
     model: Model,
-    out: Annotated[str, typer.Argument(help="File for the vectors in word2vec's text format.")],
+    out: Annotated[
+        str, typer.Option("--out", "-o", help="File for the vectors in word2vec's text format.")
+    ] = "vectors.txt",
     scaling: Annotated[
         float | None,
         typer.Option(
@@ -76,11 +78,11 @@ def embeddings(
 ) -> None:
     """Write the embeddings of a model in word2vec's text format, which gensim and others read.
 
-    A model for vectors: trelliswork train mrf TEXT --algorithm spectral --order 5 --rank 100 --out model
+    A model for vectors: trelliswork train mrf-lm TEXT --algorithm spectral --order 5 --rank 100 --out model
 
-    Example: trelliswork embeddings model vectors.txt
+    Example: trelliswork embeddings model --out vectors.txt
     """
-    learned = load_for(model, "export_word2vec", "have embeddings: expected a Markov random field (train mrf)")
+    learned = load_for(model, "export_word2vec", "have embeddings: expected a Markov random field (train mrf-lm)")
     learned.export_word2vec(out, scaling=scaling)
     n, size = learned.embeddings_.shape
     if json:

@@ -69,13 +69,14 @@ def parse(
     decode: Annotated[
         Decoding | None,
         typer.Option(
+            "--decoding",
             help="posterior: most expected correct heads, or spans of a grammar. viterbi: most probable tree. mbr-las: "
             "most expected words with correct head and label.",
             show_default="posterior",
         ),
     ] = None,
     known: Annotated[
-        bool, typer.Option("--known", help="Use the heads in the file as known; _ means unknown.")
+        bool, typer.Option("--known-heads", help="Use the heads in the file as known; _ means unknown.")
     ] = False,
     tokenize: TokenizeOption = False,
     tokenizer: TokenizerOption = None,
@@ -83,9 +84,9 @@ def parse(
 ) -> None:
     """Parse files: CoNLL-U in, CoNLL-U out, with heads and labels replaced; by a grammar (PCFG), bracketed trees.
 
-    The default is the tree with the most expected correct arcs; --decode chooses another. --with topk=K gives the most
-    probable trees, each with its probability in a comment. A grammar reads text, CoNLL-U or trees as in training, and
-    writes one bracketing per line, that with the most expected constituents.
+    The default is the tree with the most expected correct arcs; --decoding chooses another. --with topk=K gives the
+    most probable trees, each with its probability in a comment. A grammar reads text, CoNLL-U or trees as in training,
+    and writes one bracketing per line, that with the most expected constituents.
 
     Sentences are written while others are read, in bounded memory; a pipe gets what was parsed when no more input has
     arrived.
@@ -100,19 +101,21 @@ def parse(
     if getattr(class_of(model), "constituents", False):
         if want.subtrees or want.topk or known or decode == Decoding.mbr_las:
             raise typer.BadParameter(
-                "this model is a grammar: --with subtrees, topk=K, --known and --decode mbr-las are for dependencies."
+                "this model is a grammar: --with subtrees, topk=K, --known-heads, --decoding mbr-las are for parsers."
             )
         if output in (Form.columns, Form.conllu):
             raise typer.BadParameter("a grammar writes bracketed trees, or JSON: choose --output jsonl or json.")
         parse_constituents(model, source, out, format=format, decode=decode, want=want, form=output, split=split)
         return
     if want.topk and decode is not None:
-        raise typer.BadParameter("--with topk=K gives the most probable trees, --decode chooses one: leave one out.")
+        raise typer.BadParameter("--with topk=K gives the most probable trees, --decoding chooses one: leave one out.")
     if want.subtrees and (known or want.topk):
-        raise typer.BadParameter("--with subtrees is for one tree without known heads: leave topk=K and --known out.")
+        raise typer.BadParameter(
+            "--with subtrees is for one tree without known heads: leave topk=K, --known-heads out."
+        )
     parser = _load_parser(model)
     if decode == Decoding.mbr_las and parser.labels_ is None:
-        raise DataError(f"{model}: --decode mbr-las needs labels, and this parser has none.")
+        raise DataError(f"{model}: --decoding mbr-las needs labels, and this parser has none.")
     chosen = _format(source, format) if split is None else FileFormat.text
     if chosen == FileFormat.text:
         if parser.tagger is None:
@@ -120,7 +123,7 @@ def parse(
                 f"{source}: plain text has no tags, and this parser has no tagger: train it with --tagger crf."
             )
         if known:
-            raise typer.BadParameter("--known reads the heads of a CoNLL-U file; plain text has none.")
+            raise typer.BadParameter("--known-heads reads the heads of a CoNLL-U file; plain text has none.")
     elif chosen != FileFormat.conllu:
         raise DataError(f"{source}: expected a CoNLL-U or text file; use --format conllu or --format text.")
     say_what_is_awaited(source, AWAITED["raw" if split is not None else str(chosen)])
@@ -204,7 +207,7 @@ def _write_part(
         at = place(corpus, int(corpus.offsets[error.sentence]), part)
         raise DataError(
             f"{at}: no tree of this parser's kind has all known heads of the sentence: mark some as unknown (_), or "
-            "leave --known out."
+            "leave --known-heads out."
         ) from None
     if objects is not None:
         objects.write(answers, corpus)

@@ -58,8 +58,9 @@ def tag(
     decode: Annotated[
         TagDecide,
         typer.Option(
+            "--decoding",
             help="viterbi: most probable labeling. posterior: most probable label of each token. mbr-span: spans with "
-            "the best expected F1."
+            "the best expected F1.",
         ),
     ] = TagDecide.viterbi,
     min_probability: Annotated[
@@ -103,7 +104,7 @@ def tag(
     want = wanted(with_, ("marginals", "spans", "topk"))
     if want.topk and (decode != TagDecide.viterbi or min_probability is not None):
         raise typer.BadParameter(
-            "--with topk=K gives the most probable labelings: leave --decode and --min-probability out."
+            "--with topk=K gives the most probable labelings: leave --decoding and --min-probability out."
         )
     tagger: Any = load_for(model, Tagger, "tag: expected a tagger (for a parser use trelliswork parse)")
     set_beam(tagger, beam)
@@ -112,7 +113,7 @@ def tag(
     if layered and want.topk:
         raise typer.BadParameter("--with topk=K needs a model with one layer of labels.")
     if (want.spans or decode == TagDecide.mbr_span) and not layers_with_spans(tagger):
-        raise DataError(f"{model}: --with spans and --decode mbr-span need labels in BIO or BIOES, such as B-NP.")
+        raise DataError(f"{model}: --with spans and --decoding mbr-span need labels in BIO or BIOES, such as B-NP.")
     layer, column = _known_layer(tagger, known) if layered else ("", known)
     source = Inputs.of(files, bundled, stdin=True)
     split = chosen_tokenizer(tokenize, tokenizer, format)
