@@ -1,7 +1,9 @@
 """HMM language models with many states: dense transitions, or of low rank by a kernel (paper 4)."""
 
+import time
 from collections.abc import Sequence
 from dataclasses import asdict
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, Self
@@ -19,7 +21,7 @@ from trelliswork.errors import DataError, ImpossibleError, ShapeError, ValueRang
 from trelliswork.inference import lowrank
 from trelliswork.learning.distributed import one_process
 from trelliswork.learning.report import Callback, FitReport
-from trelliswork.models.base import Arrays, Description, Table
+from trelliswork.models.base import Arrays, Description, Table, watch_for
 from trelliswork.models.entrance import COLUMNS
 from trelliswork.models.hmm_lm.data import (
     Evidence,
@@ -31,10 +33,17 @@ from trelliswork.models.hmm_lm.data import (
     open_vocabulary,
     restored_vocabulary,
 )
-from trelliswork.models.hmm_lm.fitting import fit_network, restored_network
+from trelliswork.models.hmm_lm.fitting import (
+    Start,
+    new_network,
+    restored_network,
+    start_network,
+    training_mark,
+    word_clusters,
+)
 from trelliswork.models.hmm_lm.kernel_features import FeatureMap
-from trelliswork.models.hmm_lm.network import Drawn, Projection
-from trelliswork.models.hmm_lm.training import score_sentences
+from trelliswork.models.hmm_lm.network import Drawn, NetworkShape, Projection
+from trelliswork.models.hmm_lm.training import TrainingSettings, score_sentences, text_development, train
 from trelliswork.models.parameters import (
     TRAINING,
     LearningRate,
@@ -243,7 +252,17 @@ class HMMLanguageModel(Incremental):
         words = open_vocabulary(sentences, self.min_count)
         data = number(sentences, words)
         held = None if dev is None else number(read_sentences(dev), words)
-        network, report = fit_network(self, words, data, held, checkpoint, callback)
+        shape, start = self._shape(len(words) + 1), self._first_states()
+        clusters = word_clusters(self.clusters, words, data)
+        network = new_network(shape, clusters, data, self.seed)
+        settings = TrainingSettings(**{name: getattr(self, name) for name in TrainingSettings.__dataclass_fields__})
+        arrays = data.words, data.offsets, held and held.words, held and held.offsets, clusters
+        mark = partial(training_mark, settings, shape, start, self.patience, *arrays)
+        watch = watch_for(self, None if held is None else text_development(network, held), checkpoint, mark, callback)
+        started = time.perf_counter()
+        if not watch.resumes():
+            start_network(network, data, start, self.seed, watch)
+        report = train(network, data, settings, watch, seconds=time.perf_counter() - started)
         self.vocabulary_, self.network_, self.report_ = words, network, report
         self.n_tokens_, self._tables = data.n_tokens, None
         return self
@@ -472,6 +491,29 @@ class HMMLanguageModel(Incremental):
         ]
         tables = [Table("top_words", "Words of the most frequent states", ("state", "frequency", "words"), rows)]
         return Description(f"HMM language model with {self.n_states_} states", facts, tables)
+
+    def _shape(self, n_words: int) -> NetworkShape:
+        """Return the checked shape of the network."""
+        kernel = self.parameterization == "kernel"
+        if self.band and not kernel:
+            raise ValueRangeError(f"band needs parameterization='kernel': dense rows need none, got {self.band}.")
+        if self.em_iterations and (kernel or self.clusters is not None):
+            raise ValueRangeError("em_iterations need a dense model without clusters: set it to 0.")
+        rank = self.n_features if kernel else 0
+        options = self.feature_map, self.projection, self.orthogonal, self.band
+        return NetworkShape(self.n_states, n_words, self.hidden, rank, *options)
+
+    def _first_states(self) -> Start:
+        """Return the initialization, by default the one that works: kernels learn slowly if all states are alike."""
+        kernel = self.parameterization == "kernel"
+        possible = self.clusters is None and not self.em_iterations and not (kernel and self.projection == "redrawn")
+        if self.initialization == "clusters" and not possible:
+            raise ValueRangeError(
+                "initialization='clusters' cannot be combined with clusters, em_iterations or projection='redrawn': "
+                "use initialization='words'."
+            )
+        default: Literal["words", "clusters"] = "clusters" if kernel and possible else "words"
+        return Start(self.initialization or default, self.em_iterations, self.em_smoothing)
 
     def _best_words(self, p: NDArray[np.float64], n: int, unknown: bool = True) -> Ranked:
         return best_words([*self.vocabulary_, END], p, n, self._left_out(unknown))
