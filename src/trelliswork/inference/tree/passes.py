@@ -10,7 +10,7 @@ from trelliswork.compute.checks import check_possible, number_of_best
 from trelliswork.compute.limits import check_cost
 from trelliswork.compute.simd import VECTOR_BYTES
 from trelliswork.inference.tree.kernels import eisner as eisner_kernels
-from trelliswork.inference.tree.kernels import eisner_log, eisner_max, matrix_tree_log, mst
+from trelliswork.inference.tree.kernels import eisner_plain, eisner_topk, matrix_tree_log, mst
 from trelliswork.inference.tree.kernels import matrix_tree as matrix_tree_kernels
 from trelliswork.inference.tree.potentials import Doubles, Integers, Potentials, arcs
 
@@ -115,10 +115,10 @@ def _is_narrow(p: Potentials) -> bool:
 # Projective trees: Eisner's algorithms.
 eisner = Passes(
     eisner_kernels.expectations,
-    eisner_log.expectations,
-    eisner_max.best,
-    eisner_max.topk,
-    eisner_log.sample,
+    eisner_plain.expectations,
+    eisner_plain.best,
+    eisner_topk.topk,
+    eisner_plain.sample,
     separate_log_z=True,
 )
 # All spanning trees: the matrix-tree theorem and Chu-Liu-Edmonds.

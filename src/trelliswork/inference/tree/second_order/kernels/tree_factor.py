@@ -18,7 +18,7 @@ import numpy as np
 
 from trelliswork.compute.jit import helper, kernel
 from trelliswork.compute.kernels.logspace import log_add
-from trelliswork.inference.tree.kernels.eisner_log import either, fold, inside, outside
+from trelliswork.inference.tree.kernels.eisner_plain import either, fold, inside, outside
 from trelliswork.inference.tree.kernels.matrix_tree_log import eliminate
 from trelliswork.inference.tree.kernels.mst import best_tree, workspace
 from trelliswork.inference.tree.second_order.kernels.records import Elimination

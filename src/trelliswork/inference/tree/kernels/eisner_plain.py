@@ -1,6 +1,6 @@
-"""Projective trees in log space, float64, one sentence at a time: accurate for every input.
+"""Projective trees with logarithms, one sentence at a time: the plain recursion, by log sums or by maxima.
 
-Recursions and names are those of ``eisner``. Used where probability space underflows, for samples and for tree factors.
+Names are those of ``eisner``. Used where probability space underflows, for the best tree, samples and tree factors.
 """
 
 import math
@@ -100,46 +100,70 @@ def expectations(start, stop, batch: Batch, log_z, marginals):
                     marginals[b, h, d] = min(math.exp(OI[h, d] + I[h, d] - z), 1.0)
 
 
-@helper(inline="always")
-def _draw(a, b, n, state):
-    """Return k < n with probability proportional to exp(a[k] + b[k]); ``state`` belongs to the random generator."""
-    return draw(a, b, n, log_dot(a, b, n), state)
+@helper
+def _choose(a, b, n, maximize, state):
+    """Return k < n with probability proportional to exp(a[k] + b[k]), or the first best k."""
+    if not maximize:
+        return draw(a, b, n, log_dot(a, b, n), state)
+    best, top = 0, -np.inf
+    for k in range(n):
+        if a[k] + b[k] > top:
+            best, top = k, a[k] + b[k]
+    return best
+
+
+@helper
+def _top_down(n, maximize, C, I, stack, state, heads):  # noqa: E741
+    """Fill the heads (n,) of a tree from the whole to its parts: the best one, or a random one."""
+    stack[0] = 0, n, 1
+    top = 1
+    while top > 0:
+        top -= 1
+        h, e, closed = stack[top]
+        i, j = min(h, e), max(h, e)
+        if h == e:
+            continue
+        if not closed:
+            heads[e - 1] = h
+            r = i + _choose(C[i, i:], C[j, i + 1 :], j - i, maximize, state)
+            stack[top] = i, r, 1
+            stack[top + 1] = j, r + 1, 1
+        else:
+            if h < e:
+                r = i + 1 + _choose(I[i, i + 1 :], C[i + 1 :, j], j - i, maximize, state)
+            else:
+                r = i + _choose(I[j, i:], C[i:, i], j - i, maximize, state)
+            stack[top] = h, r, 0
+            stack[top + 1] = r, e, 1
+        top += 2
+
+
+@kernel(allocates=True)
+def best(start, stop, batch: Batch, heads, scores):
+    """Fill heads (B, n) and scores (B,): Eisner's algorithm; -inf and unchanged heads where no tree is possible."""
+    order, lengths, log_arc, single_root = batch
+    N = log_arc.shape[1]
+    C, S, I = np.empty((N, N)), np.empty((N, N)), np.empty((N, N))  # noqa: E741
+    stack, state = np.empty((2 * N, 3), np.int64), np.zeros(1, np.uint64)
+    for at in range(start, stop):
+        b = order[at]
+        scores[b] = inside(log_arc[b], lengths[b], single_root, True, C, S, I)
+        if scores[b] > -np.inf:
+            _top_down(lengths[b], True, C, I, stack, state, heads[b])
 
 
 @kernel(allocates=True)
 def sample(start, stop, batch: Batch, seeds, log_z, heads):
-    """Draw heads (k, B, n) top down, from the whole to its parts; one seed (k, B) per tree."""
+    """Draw heads (k, B, n); one seed (k, B) per tree."""
     order, lengths, log_arc, single_root = batch
     N = log_arc.shape[1]
     C, S, I = np.empty((N, N)), np.empty((N, N)), np.empty((N, N))  # noqa: E741
-    stack = np.empty((2 * N, 3), np.int64)
-    state = np.empty(1, np.uint64)
+    stack, state = np.empty((2 * N, 3), np.int64), np.empty(1, np.uint64)
     for at in range(start, stop):
         b = order[at]
-        n = lengths[b]
-        log_z[b] = inside(log_arc[b], n, single_root, False, C, S, I)
+        log_z[b] = inside(log_arc[b], lengths[b], single_root, False, C, S, I)
         if log_z[b] == -np.inf:
             continue
         for k in range(heads.shape[0]):
             state[0] = seeds[k, b]
-            stack[0] = 0, n, 1
-            top = 1
-            while top > 0:
-                top -= 1
-                h, e, closed = stack[top]
-                i, j = min(h, e), max(h, e)
-                if h == e:
-                    continue
-                if closed:
-                    if h < e:
-                        r = i + 1 + _draw(I[i, i + 1 :], C[i + 1 :, j], j - i, state)
-                    else:
-                        r = i + _draw(I[j, i:], C[i:, i], j - i, state)
-                    stack[top] = h, r, 0
-                    stack[top + 1] = r, e, 1
-                else:
-                    heads[k, b, e - 1] = h
-                    r = i + _draw(C[i, i:], C[j, i + 1 :], j - i, state)
-                    stack[top] = i, r, 1
-                    stack[top + 1] = j, r + 1, 1
-                top += 2
+            _top_down(lengths[b], False, C, I, stack, state, heads[k, b])

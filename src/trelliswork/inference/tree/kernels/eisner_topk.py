@@ -1,66 +1,10 @@
-"""The best and the k best projective trees, one sentence at a time; charts as in ``eisner``."""
+"""The k best projective trees, one sentence at a time; charts as in ``eisner``."""
 
 import numpy as np
 
 from trelliswork.compute.jit import kernel
 from trelliswork.compute.kernels.merge import merge
 from trelliswork.inference.tree.kernels.records import Batch
-
-
-@kernel(allocates=True)
-def best(start, stop, batch: Batch, heads, scores):
-    """Fill heads (B, n) and scores (B,): Eisner's algorithm; -inf and unchanged heads where no tree is possible."""
-    order, lengths, log_arc, single_root = batch
-    N = log_arc.shape[1]
-    C, I = np.empty((N, N)), np.empty((N, N))  # noqa: E741
-    split_c, split_i = np.empty((N, N), np.int64), np.empty((N, N), np.int64)
-    stack = np.empty((2 * N, 3), np.int64)
-    for at in range(start, stop):
-        b = order[at]
-        n, arc = lengths[b], log_arc[b]
-        for i in range(n + 1):
-            C[i, i], I[i, i] = 0.0, -np.inf
-        for width in range(1, n + 1):
-            for i in range(n + 1 - width):
-                j = i + width
-                value, where = -np.inf, i
-                for r in range(i, j):
-                    if C[i, r] + C[j, r + 1] > value:
-                        value, where = C[i, r] + C[j, r + 1], r
-                I[i, j], split_i[i, j] = value + arc[i, j], where
-                I[j, i], split_i[j, i] = value + arc[j, i] if i > 0 else -np.inf, where
-                value, where = -np.inf, j
-                for r in range(i + 1, j + 1):
-                    if I[i, r] + C[r, j] > value:
-                        value, where = I[i, r] + C[r, j], r
-                if i == 0 and single_root and j < n:
-                    value = -np.inf
-                C[i, j], split_c[i, j] = value, where
-                value, where = -np.inf, i
-                for r in range(i, j):
-                    if I[j, r] + C[r, i] > value:
-                        value, where = I[j, r] + C[r, i], r
-                C[j, i], split_c[j, i] = value, where
-        scores[b] = C[0, n]
-        if scores[b] == -np.inf:
-            continue
-        stack[0] = 0, n, 1
-        top = 1
-        while top > 0:
-            top -= 1
-            h, e, closed = stack[top]
-            if h == e:
-                continue
-            if closed:
-                r = split_c[h, e]
-                stack[top] = h, r, 0
-                stack[top + 1] = r, e, 1
-            else:
-                heads[b, e - 1] = h
-                r = split_i[h, e]
-                stack[top] = min(h, e), r, 1
-                stack[top + 1] = max(h, e), r + 1, 1
-            top += 2
 
 
 @kernel(allocates=True)
