@@ -122,7 +122,7 @@ FITS: dict[str, tuple[Callable[[], Any], Callable[[Any], Answers]]] = {
     "crf-chunks": (lambda: t.CRF("chunking", max_iter=20).fit(PAIRS, CHUNKS), weights),
     "hmm": (lambda: t.HMM().fit(WORDS, TAGS), both),
     "hmm-order2": (lambda: t.HMM(order=2).fit(WORDS, TAGS), both),
-    "hmm-order3": (lambda: t.HMM(order=3).fit(WORDS, TAGS), tagger),
+    "hmm-order3": (lambda: t.HMM(order=3).fit(WORDS, CHUNKS), tagger),
     "hmm-em": (lambda: t.HMM(6, max_iter=8, seed=3).fit(WORDS), both),
     "hmm-em-many": (lambda: t.HMM(40, max_iter=5, seed=3, dtype="float32").fit(WORDS), both),
     "hmm-em-beam": (lambda: t.HMM(30, max_iter=5, beam="kl=0.01,min=4").fit(WORDS), both),
@@ -155,7 +155,7 @@ def write(file: str, names: list[str]) -> None:
         fit, ask = FITS[name]
         print(name, flush=True)
         arrays |= {f"{name}/{key}": np.asarray(value) for key, value in ask(fit()).items()}
-    np.savez(file, **arrays)
+        np.savez(file, **arrays)
 
 
 def compare(old: str, new: str) -> int:

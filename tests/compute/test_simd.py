@@ -133,22 +133,8 @@ def test_parts_of_vectors(dtype):
 
 
 @njit
-def _few(a, out):
-    four = simd.load_like(simd.few(a, 4), a, 1)
-    simd.store(out, 0, simd.add(four, simd.spread(four, 1.0)))
-    return simd.lanes(four)
-
-
-@njit
 def _split(a, n, out):
     simd.store(out, 0, parts.split_at(a, n, 2.0, -np.inf))
-
-
-@pytest.mark.parametrize("dtype", [np.float32, np.float64])
-def test_small_vectors(dtype):
-    a, out = np.arange(6).astype(dtype), np.zeros(6, dtype)
-    assert _few(a, out) == 4
-    assert_array_equal(out, [2, 3, 4, 5, 0, 0])
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])

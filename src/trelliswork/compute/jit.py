@@ -127,6 +127,23 @@ def helper(
     return front
 
 
+def method(name: str, otherwise: Any = None) -> Any:
+    """Return what kernels call to run the helper ``name`` of the class of a record, their first argument.
+
+    So a kernel is written once for records of several classes, NamedTuples, and compiled for each of them. A first
+    argument that is no record is for the helper ``otherwise``. The kernel that Python calls must be in a module that
+    imports the class, since its source is part of the key under which compiled code is stored.
+    """
+
+    def chosen(args: Any) -> Any:
+        return getattr(args[0].instance_class, name) if isinstance(args[0], types.BaseNamedTuple) else otherwise
+
+    front = numba.njit(lambda *args: None)
+    front.get_call_template = lambda args, kws: chosen(args).get_call_template(args, kws)
+    front.get_overload = lambda args: chosen(args).get_overload(args)
+    return front
+
+
 def _has_arrays(result: Any) -> bool:
     """Return whether a result has references that are counted."""
     parts = result.types if isinstance(result, types.BaseTuple) else ()  # type: ignore[attr-defined]

@@ -102,7 +102,9 @@ def element(context: Any, builder: Any, array_type: Any, array: Any, index: Any,
 
 def pointer(context: Any, builder: Any, array_type: Any, array: Any, index: Any, vector: Vector, n: Any = None) -> Any:
     """Return the LLVM pointer to the vector, or to its first n lanes, at a flat index of an array."""
-    place = element(context, builder, array_type, array, index, vector.width if n is None else n)
+    width = ir.Constant(index.type, vector.width)
+    n = width if n is None else builder.select(builder.icmp_signed("<", n, width), n, width)
+    place = element(context, builder, array_type, array, index, n)
     return builder.bitcast(place, vector.ir_type.as_pointer())
 
 
@@ -127,17 +129,6 @@ def load(typingctx: Any, array: Any, index: Any) -> Any:
         return builder.load(place, align=vector.align)
 
     return vector(array, types.intp), codegen
-
-
-@intrinsic
-def load_like(typingctx: Any, like: Any, array: Any, index: Any) -> Any:
-    """``load_like(v, array, k)``: a vector with as many lanes as v, from flat index k on."""
-
-    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        place = pointer(context, builder, signature.args[1], args[1], args[2], like)
-        return builder.load(place, align=like.align)
-
-    return like(like, array, types.intp), codegen
 
 
 @intrinsic
@@ -217,19 +208,6 @@ def spread(typingctx: Any, array: Any, scalar: Any) -> Any:
         return splat(builder, args[1], vector.width)
 
     return vector(array, vector.dtype), codegen
-
-
-@intrinsic
-def few(typingctx: Any, array: Any, n: Any) -> Any:
-    """``few(array, n)``: a vector of n zeros of the array's dtype, fewer than the hardware's; n must be literal."""
-    if not isinstance(n, types.IntegerLiteral):
-        return None
-    vector = Vector(array.dtype, n.literal_value)
-
-    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        return ir.Constant(vector.ir_type, None)
-
-    return vector(array, n), codegen
 
 
 @intrinsic

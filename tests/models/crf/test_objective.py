@@ -12,7 +12,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 from trelliswork.compute.threads import num_threads
 from trelliswork.errors import ImpossibleError, ValueRangeError
-from trelliswork.models.crf import composites, layout, objective
+from trelliswork.models.crf import composites, objective
 from trelliswork.models.crf.kernels.objective import TokenRows
 from trelliswork.models.crf.layout import Allowed, FeatureLayout, Labeling, Tokens
 from trelliswork.models.crf.objective import ChainObjective
@@ -189,24 +189,7 @@ def test_lanes_and_composites_match_enumeration(case):
         check_against_enumeration(*case)
 
 
-@pytest.mark.parametrize("n_labels", [2, 4, 5, 8, 9])
-def test_rows_smaller_than_a_vector(n_labels):
-    """Rows of 4, 8 or 16 numbers hold the same sums, in the same order."""
-    rng = np.random.default_rng(n_labels)
-    problem = random_problem(rng, n_labels=n_labels, n_attributes=40, lengths=rng.integers(1, 9, 80).tolist())
-    w = rng.normal(size=problem.layout.n_features)
-    results = []
-    for widths in (layout.SMALL_ROWS, ()):
-        with patch.object(layout, "SMALL_ROWS", widths), patch.multiple(composites, SMALL=0, LEAST=2):
-            one = problem.objective
-        results.append((one.layout.wide_shape[1], *one(w)))
-    (width, value, gradient), (whole, want, wanted) = results
-    assert (width, whole) == (4 if n_labels <= 4 else 8 if n_labels <= 8 else whole, one.layout.padded_labels)
-    assert value == want
-    assert_array_equal(gradient, wanted)
-
-
-@pytest.mark.parametrize("width", [4, 8, 16])
+@pytest.mark.parametrize("width", [16, 48])
 def test_composites_replace_rows_that_come_together(width):
     # Each token has the attributes (0, 1, 2, 3) or (0, 1, 4): 0 and 1 come together everywhere, 2 and 3 where they are.
     with patch.multiple(composites, SMALL=0, LEAST=2):

@@ -14,7 +14,7 @@ from trelliswork.compute import threads
 from trelliswork.errors import ImpossibleError
 from trelliswork.models.hmm import objective
 from trelliswork.models.hmm.em import em
-from trelliswork.models.hmm.objective import HMMParameters, Sequences, expected_counts, posterior_states
+from trelliswork.models.hmm.objective import HMMParameters, Sequences, expected_counts
 from trelliswork.models.hmm.updates import random_parameters
 
 LAYOUTS = {"rows": {"LANE_STATES": 0}, "lanes": {"LANE_WASTE": np.inf}}  # where the states of a sequence are
@@ -87,40 +87,8 @@ def test_all_sizes_agree_with_log_space(n_states, dtype, layout):
 def in_log_space(p, sequences):
     counts = objective.Counts.zeros(p.n_states, p.n_symbols, sequences.n_sequences)
     for s in range(sequences.n_sequences):
-        visit = objective._adder(counts, sequences, s)
-        counts.log_evidence[s] = objective._in_log_space(p, sequences, s, counts.transition, visit)
+        objective._add_alone(p, sequences, s, counts)
     return counts
-
-
-@pytest.mark.parametrize("dtype", [np.float32, np.float64])
-@pytest.mark.parametrize("n_states", [2, 19])
-def test_long_sequences_in_blocks(monkeypatch, dtype, n_states):
-    """Small limits make all sequences long ones, scaled and in log space."""
-    rng = np.random.default_rng(0)
-    sequences = random_sequences(5, 90, 7, seed=3)
-    labels = np.where(rng.random(len(sequences.symbols)) < 0.9, -1, 1).astype(np.int32)
-    weights = np.array([1, 0.5, 2, 1, 3.0])
-    sequences = Sequences(sequences.offsets, sequences.symbols, labels, weights)
-    p = random_parameters(n_states, 7, seed=4, mean_length=20)
-    want = expected_counts(p, sequences)
-    want = [getattr(want, n) for n in ("start", "transition", "end", "emission", "log_evidence")]
-    monkeypatch.setattr(objective, "CHUNK_BYTES", 8)
-    results = []
-    monkeypatch.setattr(objective, "_in_blocks", spy(objective._in_blocks, results))
-    counts = expected_counts(p, sequences, dtype=dtype)
-    assert len(results) == 5
-    assert all(safe for _, safe in results)
-    assert_counts(counts, want, rtol=PRECISION[dtype], atol=PRECISION[dtype])
-    logs = in_log_space(p, sequences)
-    assert_counts(logs, want, rtol=1e-9, atol=1e-10)
-
-
-def spy(function, answers):
-    def called(*args, **kwargs):
-        answers.append(function(*args, **kwargs))
-        return answers[-1]
-
-    return called
 
 
 def test_chunks_do_not_matter(monkeypatch):
@@ -147,7 +115,7 @@ def test_threads_do_not_matter(dtype, layout):
 @pytest.mark.parametrize("chunk_bytes", [objective.CHUNK_BYTES, 8])
 def test_sequences_that_underflow_are_recomputed(monkeypatch, chunk_bytes, layout):
     """Evidence that contradicts what the prefix made all but impossible: float32, float64, then log space must help."""
-    monkeypatch.setattr(objective, "CHUNK_BYTES", chunk_bytes)  # 8: each sequence is a long one
+    monkeypatch.setattr(objective, "CHUNK_BYTES", chunk_bytes)  # 8: each sequence is a chunk
     for size in (40.0, 200.0, 2000.0):
         log_transition = np.array([[np.log1p(-np.exp(-size)) if size < 700 else 0.0, -size], [-size, 0.0]])
         log_emission = np.array([[0.0, -size, -size], [-size, 0.0, -np.inf]])
@@ -275,20 +243,6 @@ def test_impossible_sequences():
     p = HMMParameters(np.zeros(1), np.zeros((1, 1)), None, np.log([[1.0, 1e-300]]) * [[1, np.inf]])
     with pytest.raises(ImpossibleError, match=r"sequence 1 has probability zero \(and 1 more\)"):
         expected_counts(p, sequences_of([[0], [0, 1], [1]]))
-    with pytest.raises(ImpossibleError, match="sequence 1"):
-        posterior_states(p, sequences_of([[0], [0, 1], [1]]), 1)
     labeled = sequences_of([[0], [1]], labels=np.zeros(2, np.int32))
     with pytest.raises(ImpossibleError, match="sequence 1"):
         expected_counts(p, labeled)
-
-
-def test_posterior_states_of_one_sequence():
-    sequences, p = random_sequences(3, 50, 6, seed=8), random_parameters(3, 6, seed=8, concentration=0.3)
-    sequences = Sequences(sequences.offsets, sequences.symbols, None, np.array([1, 2.5, 1]))
-    seen = []
-    objective._in_log_space(p, sequences, 1, np.zeros((3, 3)), lambda t, m: seen.append(m / 2.5))
-    for dtype in (np.float32, np.float64):
-        states, probability, log_evidence = posterior_states(p, sequences, 1, dtype=dtype)
-        assert_array_equal(states, seen[0].argmax(axis=1))
-        assert_allclose(probability, seen[0].max(axis=1), rtol=1e-5)
-        assert_allclose(log_evidence, expected_counts(p, sequences).log_evidence[1], rtol=1e-6)

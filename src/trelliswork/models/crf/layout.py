@@ -24,7 +24,6 @@ Floats = NDArray[np.floating]
 Vector = NDArray[np.float64]
 _NO_VALUES = np.empty(0, np.float32)  # all are 1
 WIDE = FEW  # minimum number of labels of an attribute with a dense row
-SMALL_ROWS = 4, 8  # widths of dense rows that are smaller than a vector
 
 
 @dataclass(frozen=True)
@@ -53,7 +52,6 @@ class FeatureLayout:
     frequent: NDArray[np.bool_] | None = (
         None  # (n_attributes,) attributes with dense rows although their labels are few
     )
-    small_rows: bool = False  # whether dense rows may be smaller than a vector; without values, not for beams
 
     def for_data(self, attributes: Attributes) -> "FeatureLayout":
         """Return the layout with the vectors of the words of some data."""
@@ -150,9 +148,8 @@ class FeatureLayout:
 
     @cached_property
     def wide_shape(self) -> tuple[int, int]:
-        """Number and width of the dense rows; the width is a whole number of vectors, or that of a small one."""
-        small = [width for width in SMALL_ROWS if self.small_rows and self.n_labels <= width < self.padded_labels]
-        return int(self.wide_rows.max(initial=-1)) + 1, small[0] if small else self.padded_labels
+        """Number and width of the dense rows."""
+        return int(self.wide_rows.max(initial=-1)) + 1, self.padded_labels
 
     @property
     def padded_labels(self) -> int:

@@ -111,7 +111,7 @@ class ChainObjective:
         allowed: Allowed | None = None,
     ) -> None:
         if tokens.values is None:  # composites have no values
-            layout = replace(layout, frequent=tokens.frequent(layout.n_attributes, composites.LEAST), small_rows=True)
+            layout = replace(layout, frequent=tokens.frequent(layout.n_attributes, composites.LEAST))
         self.layout, self.l2, self.allowed = layout, l2, allowed
         known = labeling if isinstance(labeling, Labeling) else Labeling(labeling)
         alpha = np.ones(len(tokens.offsets) - 1) if weights is None else np.asarray(weights)
@@ -137,7 +137,7 @@ class ChainObjective:
         """Add the gradient of a part to the sums, of which the first ``used`` are not empty; return its loss."""
         sentences, tokens = part.sentences, part.tokens.arrays
         features = EdgeFeatures(*part.tokens.edge_arrays, *w.edge_arrays)
-        transitions, check = w.potentials.transitions, not w.potentials.mixing
+        transitions = w.potentials.transitions
         loss, safe = np.zeros(len(sentences.weight)), np.ones(len(sentences.weight), bool)
         slot = {start: k for k, (start, _) in enumerate(part.ranges)}
 
@@ -158,9 +158,7 @@ class ChainObjective:
                     start, stop, sentences, tokens, w.arrays, w.labels, transitions, gradient, sums
                 )
             else:
-                objective.loss_gradient(
-                    start, stop, sentences, tokens, w.arrays, w.labels, transitions, check, gradient, sums
-                )
+                objective.loss_gradient(start, stop, sentences, tokens, w.arrays, w.labels, transitions, gradient, sums)
 
         threads.run(work, part.ranges)
         for s in np.flatnonzero(~safe):

@@ -3,11 +3,10 @@ r"""The E-step of categorical hidden Markov models: expected counts of starts, t
 .. math:: p(x, y) = p(y_1) \prod_t p(x_t \mid y_t) \prod_{t<T} p(y_{t+1} \mid y_t) \; p(\text{end} \mid y_T)
 
 The counts are posterior marginals summed over positions (paper 1, section on EM). States may be known at some or all
-tokens. The counts are computed by scaled forward-backward over chunks of sequences, in blocks of positions for a
-sequence too long to keep, and in log space for what underflows. None of these stores S x S numbers per position.
+tokens. The counts are computed by scaled forward-backward over chunks of sequences, and in log space for what
+underflows. None of these stores S x S numbers per position.
 """
 
-from collections.abc import Callable
 from dataclasses import asdict
 from functools import cached_property
 from threading import Lock
@@ -24,8 +23,9 @@ from trelliswork.errors import ImpossibleError, ValueRangeError
 from trelliswork.inference import chain
 from trelliswork.inference.chain.beam import Beam, BeamStatistics, joined
 from trelliswork.inference.chain.beam import passes as beam_passes
-from trelliswork.inference.chain.passes import log_forward
-from trelliswork.inference.chain.potentials import LIMIT
+from trelliswork.inference.chain.kernels.forward_backward import ROWS
+from trelliswork.inference.chain.kernels.lanes import STATES
+from trelliswork.inference.chain.potentials import LIMIT, whole_vectors
 from trelliswork.models.hmm.data import (
     Counts,
     Doubles,
@@ -37,12 +37,10 @@ from trelliswork.models.hmm.data import (
     chunks,
 )
 from trelliswork.models.hmm.kernels import expected_counts as kernels
-from trelliswork.models.hmm.kernels import lanes
-from trelliswork.models.hmm.kernels.expected_counts import ROWS, Expected, Observed, Space, Tables
-from trelliswork.models.hmm.kernels.lanes import STATES, LaneTables
+from trelliswork.models.hmm.kernels.expected_counts import Observed, Tables
 from trelliswork.models.hmm.kernels.tables import scale_symbols
 
-__all__ = ["Counts", "HMMParameters", "Sequences", "expected_counts", "posterior_states", "shared_counts"]
+__all__ = ["Counts", "HMMParameters", "Sequences", "expected_counts", "shared_counts"]
 
 CHUNK_BYTES = 1 << 26  # size of the marginals in memory; alpha needs as much again
 MOST_SLOTS = 16  # parts of a corpus for threads, at least; results do not depend on the number of threads
@@ -50,9 +48,7 @@ PART_BYTES = 1 << 20  # size of the marginals of one part, which are in the cach
 LANE_STATES = 64  # maximum number of states with one sequence per lane
 LANE_BYTES = 1 << 20  # maximum size of forward and backward variables of one group of lanes
 LANE_WASTE = 1.3  # maximum length of the lanes in sequences of different lengths, relative to their tokens
-GROUP_TOKENS = 2400  # tokens of a group of sequences: enough work for one sum over S x S transition counts
 BATCH_SCORES = 1 << 22  # scores of states in one batch within beams
-Visit = Callable[[int, Floats], None]  # takes the first position of a block and its weighted marginals (n, S)
 
 
 def expected_counts(
@@ -62,7 +58,8 @@ def expected_counts(
 
     Parameters need not be normalized: any scores below +inf are valid. ``dtype`` is that of the recursions; sums over
     the corpus are float64. Sequences that underflow are recomputed more precisely. Time O(n_tokens S^2), memory
-    O(S^2 + S V) and at most about 128 MB, whatever the corpus. Scaling as in Rabiner (1989), eqs. 91-93.
+    O(S^2 + S V) and at most about 128 MB or that of the longest sequence, whatever the corpus. Scaling as in Rabiner
+    (1989), eqs. 91-93.
 
     With a beam the chains are restricted to few states, |I|, at a position: O(n_tokens |I| S). Known states are always
     inside. The log evidence is then a lower bound, which EM may decrease.
@@ -111,8 +108,7 @@ def _add_exact(parameters: HMMParameters, sequences: Sequences, dtype: np.dtype,
             safe = _scaled(_Tables(parameters, sequences, precision), left, counts)
             left = left if not safe.any() else SortedSequences.select(sequences, left.which[~safe])
     for s in left.which.tolist():
-        visit = _adder(counts, sequences, s)
-        counts.log_evidence[s] = _in_log_space(parameters, sequences, s, counts.transition, visit)
+        _add_alone(parameters, sequences, s, counts)
     impossible = np.flatnonzero(counts.log_evidence == -np.inf)
     if impossible.size:
         raise ImpossibleError(
@@ -120,31 +116,6 @@ def _add_exact(parameters: HMMParameters, sequences: Sequences, dtype: np.dtype,
             + (f" (and {impossible.size - 1} more)" if impossible.size > 1 else "")
             + ": start from parameters without zeros, or check its known states."
         )
-
-
-def posterior_states(
-    parameters: HMMParameters, sequences: Sequences, s: int, *, dtype: DTypeLike = np.float64
-) -> tuple[NDArray[np.int64], Doubles, float]:
-    """Return the most probable state at each position of sequence s, its probability, and the log evidence.
-
-    For sequences of any length: time O(T S^2), memory O(T + sqrt(T) S). Raises ImpossibleError for an impossible one.
-    """
-    sequences.check(parameters.n_states, parameters.n_symbols)
-    one = SortedSequences.select(sequences, np.array([s]))
-    weight, T = float(one.weights[0]), int(one.offsets[1])
-    states, probability = np.empty(T, np.int64), np.empty(T)
-
-    def visit(t: int, marginals: Floats) -> None:
-        states[t : t + len(marginals)] = marginals.argmax(axis=1)
-        probability[t : t + len(marginals)] = marginals.max(axis=1) / weight
-
-    transition = np.zeros((parameters.n_states, parameters.n_states))
-    log_evidence, safe = _in_blocks(_Tables(parameters, sequences, _precision(dtype)), one, 0, transition, visit)
-    if not safe:
-        log_evidence = _in_log_space(parameters, sequences, s, transition, visit)
-    if log_evidence == -np.inf:
-        raise ImpossibleError(f"sequence {s} has probability zero: it has no most probable states.")
-    return states, probability, log_evidence
 
 
 def _precision(dtype: DTypeLike) -> np.dtype:
@@ -155,43 +126,38 @@ def _precision(dtype: DTypeLike) -> np.dtype:
 
 
 class _Tables:
-    """Parameters as probabilities in one precision, laid out for the kernels.
-
-    ``rows`` is for the kernels with one sequence per row, whose rows are ``step`` numbers apart, an odd number of
-    strips: powers of two would map to the same cache lines. ``lanes`` is for those with one sequence per lane.
-    """
+    """Parameters as probabilities in one precision, laid out for the kernels."""
 
     def __init__(self, parameters: HMMParameters, sequences: Sequences, dtype: np.dtype) -> None:
         self.parameters, self.extra = parameters, sequences.extra_log_emission
         self.dtype, self.S, self.V = dtype, parameters.n_states, parameters.n_symbols
         self.lane_count = 2 * VECTOR_BYTES // dtype.itemsize
-        n_strips = -(-self.S // self.lane_count)
-        self.width, self.step = n_strips * self.lane_count, (n_strips | 1) * self.lane_count
-        self.lane_width = -(-self.S // (self.lane_count // 2)) * (self.lane_count // 2)
+        self.lane_width = whole_vectors(self.S, dtype)
+        self.row_width = -(-self.lane_width // ROWS) * ROWS
         end = np.zeros(self.S) if parameters.log_end is None else parameters.log_end
-        self.start, log_start = self._rows(parameters.log_start[None], self.step)
-        self.end, log_end = self._rows(end[None], self.step)
+        self.start, log_start = self._rows(parameters.log_start[None], self.row_width)
+        self.end, log_end = self._rows(end[None], self.row_width)
         flat, log_flat = self._rows(parameters.log_transition.reshape(1, -1), self.S**2)
         self.transition, self.log_shift = flat.reshape(self.S, self.S), float(log_flat[0])
         self.log_ends = float(log_start[0] + log_end[0])
 
     @cached_property
     def rows(self) -> Tables:
-        """The tables of ``kernels.expected_counts``."""
-        P = self.transition
-        strips = self._strips(P), self._strips(P.T)
-        emissions = self._emissions(self.step)
-        return Tables(self.start[0], self.end[0], *emissions, P, *strips, self.log_shift)
+        """The tables of the kernel with one sequence per row."""
+        return self._tables(
+            self.row_width, self.row_width, self._strips(self.transition), self._strips(self.transition.T)
+        )
 
     @cached_property
-    def lanes(self) -> LaneTables:
-        """The tables of ``kernels.lanes``."""
-        P = self.transition
-        missing = -self.S % STATES
-        padded = np.pad(P, (0, missing))
-        start, end = self.start[0, : self.lane_width], self.end[0, : self.lane_width]
-        emissions = self._emissions(self.lane_width, 1)
-        return LaneTables(start, end, *emissions, P, padded, self.log_shift)
+    def lanes(self) -> Tables:
+        """The tables of the kernel with one sequence per lane."""
+        none = np.empty((0, self.S, self.lane_count), self.dtype)
+        return self._tables(self.lane_width, -(-self.S // STATES) * STATES, none, none)
+
+    def _tables(self, width: int, n_padded: int, *strips: Floats) -> Tables:
+        """Return the tables with rows of ``width`` numbers and a matrix of ``n_padded`` states."""
+        padded, ends = np.pad(self.transition, (0, n_padded - self.S)), (self.start[0, :width], self.end[0, :width])
+        return Tables(*ends, *self._emissions(width), self.transition, padded, *strips, self.log_shift)
 
     def _rows(self, log_rows: Floats, step: int) -> tuple[Floats, Doubles]:
         """Return exp(row - its maximum), padded with zeros, and the maxima; subnormal numbers become zero."""
@@ -203,16 +169,16 @@ class _Tables:
         return out, np.where(np.isneginf(top), 0, top)  # an impossible row has scale 1: it is zero anyway
 
     def _strips(self, matrix: Floats) -> Floats:
-        """Return the columns cut into contiguous strips two vectors wide (Sp/2W, S, 2W)."""
-        padded = np.zeros((self.S, self.width), self.dtype)
+        """Return the columns cut into contiguous strips two vectors wide (n, S, 2W)."""
+        padded = np.zeros((self.S, -(-self.row_width // self.lane_count) * self.lane_count), self.dtype)
         padded[:, : self.S] = matrix
-        return np.ascontiguousarray(padded.reshape(self.S, -1, 2 * VECTOR_BYTES // self.dtype.itemsize).swapaxes(0, 1))
+        return np.ascontiguousarray(padded.reshape(self.S, -1, self.lane_count).swapaxes(0, 1))
 
-    def _emissions(self, step: int, n_more: int = 0) -> tuple[Floats, Doubles]:
-        """Return the table (V + n_unknown + n_more, step) of emissions, the last rows zero, and its log-scales."""
+    def _emissions(self, step: int) -> tuple[Floats, Doubles]:
+        """Return the table (V + n_unknown + 1, step) of emissions, the last row zero, and its log-scales."""
         log_emission, extra = self.parameters.log_emission, self.extra
         n, n_unknown, lanes = self.V, 0 if extra is None else len(extra), VECTOR_BYTES // log_emission.itemsize
-        table = aligned_empty(n + n_unknown + n_more, step, dtype=self.dtype)
+        table = aligned_empty(n + n_unknown + 1, step, dtype=self.dtype)
         log_table = np.empty(n + n_unknown)
         table[n + n_unknown :] = 0
         whole = n // lanes * lanes
@@ -237,19 +203,12 @@ class _Tables:
 
 def _scaled(tables: _Tables, data: SortedSequences, counts: Counts) -> NDArray[np.bool_]:
     """Add the counts of all sequences that are safe in this precision; return which are (M,)."""
-    S, lengths = tables.S, np.diff(data.offsets)
+    lengths = np.diff(data.offsets)
     log_evidence, safe = np.zeros(len(lengths)), np.ones(len(lengths), bool)
     observed = tables.observed(data)
-    bytes_each = tables.width * tables.dtype.itemsize
-    n_long = int(np.count_nonzero(lengths * bytes_each > CHUNK_BYTES))
-    for k in range(n_long):
-        own = Counts.zeros(S, tables.V, 0)
-        log_evidence[k], safe[k] = _in_blocks(tables, data, k, own.transition, _adder(own, data, k))
-        if safe[k]:
-            counts.add(own)
-    for a, b in chunks(data.offsets, CHUNK_BYTES // bytes_each, n_long):
+    for a, b in chunks(data.offsets, CHUNK_BYTES // (tables.row_width * tables.dtype.itemsize)):
         _add_range(tables, observed, (a, b), log_evidence, safe, counts)
-    log_evidence[n_long:] += tables.log_ends
+    log_evidence += tables.log_ends
     counts.log_evidence[data.which] = log_evidence
     return safe
 
@@ -270,9 +229,10 @@ def _add_range(
     first, offsets, S = which[0], observed.offsets, tables.S
     lengths = np.diff(offsets[first : which[1] + 1])
     in_lanes = _fits_lanes(lengths, tables)
-    width = tables.lane_width if in_lanes else tables.width
-    group = tables.lane_count if in_lanes else _group_size(lengths, tables.step * tables.dtype.itemsize)
-    laid = tables.lanes if in_lanes else tables.rows
+    run, laid, group = (
+        (kernels.by_lane, tables.lanes, tables.lane_count) if in_lanes else (kernels.by_row, tables.rows, ROWS)
+    )
+    width = laid.emission.shape[1]
     n_parts = max(MOST_SLOTS, int(lengths.sum()) * width * tables.dtype.itemsize // PART_BYTES)
     ranges = threads.cut(lengths * S * S, multiple=group, least=threads.LEAST_WORK, most=n_parts)
     numbers = {start: k for k, (start, _) in enumerate(ranges)}
@@ -292,11 +252,7 @@ def _add_range(
             memory = aligned_empty((n_tokens + 1) * width, dtype=tables.dtype)
         marginals = memory[: (n_tokens + 1) * width].reshape(n_tokens + 1, width)
         transition[:] = 0
-        out = marginals, origin, transition, log_evidence, safe
-        if in_lanes:
-            lanes.forward_backward(start, stop, observed, laid, *out)
-        else:
-            kernels.forward_backward(start, stop, group, observed, laid, *out)
+        run(start, stop, observed, laid, marginals, origin, transition, log_evidence, safe)
         with lock:
             done[k] = start, stop, memory, marginals, transition
             while n_added in done:
@@ -317,112 +273,23 @@ def _fits_lanes(lengths: NDArray[np.int64], tables: _Tables) -> bool:
     return bool(tables.S <= LANE_STATES and space <= LANE_BYTES and even)
 
 
-def _group_size(lengths: NDArray[np.int64], row_bytes: int) -> int:
-    """Return the number of sequences that advance together: register blocks, more if short, fewer if alpha is large."""
-    blocks = int(GROUP_TOKENS // (ROWS * lengths.mean()))
-    enough = -(-len(lengths) // (ROWS * MOST_SLOTS))  # so that there is work for every thread
-    best = ROWS * min(max(2, min(blocks, enough)), 16)
-    return max(1, min(best, CHUNK_BYTES // (2 * row_bytes * int(lengths[0]))))
-
-
-def _adder(counts: Counts, sequences: Sequences | SortedSequences, s: int) -> Visit:
-    """Return a visitor that adds marginals of sequence s to the counts of starts, ends and emissions."""
-    first, stop = int(sequences.offsets[s]), int(sequences.offsets[s + 1])
-
-    def visit(t: int, marginals: Floats) -> None:
-        if t == 0:
-            counts.start += marginals[0]
-        if first + t + len(marginals) == stop:
-            counts.end += marginals[-1]
-        symbols = sequences.rows[first + t : first + t + len(marginals)]
-        kernels.add_emissions(symbols, np.ascontiguousarray(marginals), counts.by_symbol)
-
-    return visit
-
-
-def _in_blocks(tables: _Tables, data: SortedSequences, k: int, transition: Doubles, visit: Visit) -> tuple[float, bool]:
-    """Return log evidence and safety of one sequence; alpha is kept at block borders only.
-
-    Adds to ``transition`` and visits the blocks, the last one first. Each alpha is computed twice.
-    """
-    T = int(data.offsets[k + 1] - data.offsets[k])
-    size = int(np.ceil(np.sqrt(T)))
-    starts = range(0, T, size)
-    rows = np.zeros((ROWS, tables.step), tables.dtype)
-    memory = np.zeros((size + 1) * tables.step + ROWS, tables.dtype)
-    alpha = memory[: (size + 1) * tables.step].reshape(size + 1, tables.step)
-    borders = np.zeros((len(starts), tables.step), tables.dtype)
-    space = Space(rows, alpha, np.zeros((T, 1), tables.dtype), np.zeros(1, tables.dtype))
-    log_evidence, safe = np.zeros(k + 1), np.ones(k + 1, bool)
-    observed = tables.observed(data)
-
-    def forward(t: int, log_evidence: Doubles) -> None:
-        kernels.forward(k, 1, t, min(t + size, T), observed, tables.rows, space, log_evidence, safe)
-
-    for border, t in zip(borders, starts, strict=True):
-        border[:] = rows[0]
-        forward(t, log_evidence)
-    back = space._replace(rows=np.zeros_like(rows))
-    marginals = np.empty((size, tables.width), tables.dtype)
-    outer = np.empty((-(-tables.S // ROWS) * ROWS, tables.width), tables.dtype)
-    ignored = np.zeros(k + 1)
-    for border, t in zip(borders[::-1], reversed(starts), strict=True):
-        if t + size < T:
-            rows[0] = border
-            forward(t, ignored)
-        outer[:] = 0
-        out = Expected(marginals, int(data.offsets[k]) + t, outer)
-        kernels.backward(k, 1, t, min(t + size, T), observed, tables.rows, back, safe, out)
-        if not safe[k]:
-            break
-        transition += tables.transition * outer[: tables.S, : tables.S]
-        visit(t, marginals[: min(size, T - t), : tables.S])
-    return float(log_evidence[k]) + tables.log_ends, bool(safe[k])
-
-
-def _in_log_space(parameters: HMMParameters, sequences: Sequences, s: int, transition: Doubles, visit: Visit) -> float:
-    """Return the log evidence of one sequence in log space, in blocks of positions: slow, correct for every input.
-
-    A block with the forward message from before it and the backward message from after it is a chain of its own. Adds
-    to ``transition`` and visits the blocks, the last one first; an impossible sequence adds nothing.
-    """
-    p, S = parameters, parameters.n_states
-    first, T = int(sequences.offsets[s]), int(sequences.offsets[s + 1] - sequences.offsets[s])
-    weight = float(sequences.sequence_weights[s])
-    size = T if T * S * 8 <= CHUNK_BYTES else int(np.ceil(np.sqrt(T)))
-
-    def scores(t: int, message: Doubles | None) -> Doubles:
-        """Return the unary scores of a block, preceded by the message from the left."""
-        stop = min(t + size, T)
-        unary = _log_unary(p, sequences, slice(first + t, first + stop))
-        if t == 0:
-            unary[0] += p.log_start
-        if stop == T and p.log_end is not None:
-            unary[-1] += p.log_end
-        return unary if message is None else np.concatenate([message[None], unary])
-
-    messages: list[Doubles | None] = [None]
-    log_evidence = 0.0
-    for t in range(0, T, size):
-        log_z, log_alpha = log_forward(chain.chain_potentials(scores(t, messages[-1])[None], p.log_transition))
-        log_evidence += float(log_z[0])
-        if log_evidence == -np.inf:
-            return log_evidence
-        messages.append(log_alpha[0, -1] - log_z[0])
-    after = np.zeros(S)
-    for t, message in zip(reversed(range(0, T, size)), messages[-2::-1], strict=True):
-        unary = scores(t, message)
-        unary[-1] += after
-        _, expected = chain.expectations(chain.chain_potentials(unary[None], p.log_transition), counts=True)
-        assert expected.marginals is not None
-        assert expected.counts is not None
-        transition += weight * expected.counts[0]
-        visit(t, weight * expected.marginals[0, 0 if message is None else 1 :])
-        if message is not None:
-            unary[0] = 0  # backwards, from the last position to the one before the block
-            log_z, log_beta = log_forward(chain.chain_potentials(unary[None, ::-1], p.log_transition.T))
-            after = log_beta[0, -1] - log_z[0]
-    return log_evidence
+def _add_alone(parameters: HMMParameters, sequences: Sequences, s: int, counts: Counts) -> None:
+    """Add the counts of one sequence that underflows, as a chain of its own; an impossible one adds nothing."""
+    tokens, weight = slice(*sequences.offsets[s : s + 2].tolist()), float(sequences.sequence_weights[s])
+    unary = _log_unary(parameters, sequences, tokens)
+    unary[0] += parameters.log_start
+    if parameters.log_end is not None:
+        unary[-1] += parameters.log_end
+    potentials = chain.chain_potentials(unary[None], parameters.log_transition)
+    log_z, expected = chain.expectations(potentials, counts=True)
+    counts.log_evidence[s] = log_z[0]
+    assert expected.marginals is not None
+    assert expected.counts is not None
+    marginals = weight * np.asarray(expected.marginals[0])
+    counts.transition += weight * expected.counts[0]
+    counts.start += marginals[0]
+    counts.end += marginals[-1]
+    kernels.add_emissions(sequences.rows[tokens], marginals, counts.by_symbol)
 
 
 def _log_unary(parameters: HMMParameters, sequences: Sequences, tokens: slice | NDArray[np.int64]) -> Doubles:

@@ -13,13 +13,19 @@ A number too small for the type is lost as zero. A product prior_t(j) e_t(j) bel
 posterior probability is below ``tiny * beta_t(j) / c_t``, and likewise for the other products here; hence a sequence
 whose beta / c stays below a limit is *safe*: it lost nothing visible. The others (deep underflow, impossible
 sentences) are marked, and the caller recomputes them with ``log_space``.
+
+Scores come from a *source*: an array (B, T, S), or a record whose class has the helpers
+
+    row(source, b, t)                             the row of the marginals of position t of sequence b
+    fill(source, b, t, length, out, to, width)    write e_t to flat index ``to``; return the logarithm of its scale
 """
 
 import math
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from trelliswork.compute.jit import helper, kernel
+from trelliswork.compute.jit import helper, kernel, method
 from trelliswork.compute.kernels.products import Factor, add_product
 from trelliswork.compute.kernels.rows import exp_row
 from trelliswork.compute.parts import load_part, store_part
@@ -34,10 +40,34 @@ BLOCK = 64  # positions whose w is kept for one pass over the transition counts
 LIMIT_32, LIMIT_64 = 1e25, 1e280
 
 
+class BackwardSpace(NamedTuple):
+    """Working memory of the backward pass of ``ROWS`` sequences."""
+
+    beta: Any  # (ROWS, Sp)
+    w: Any  # (ROWS, Sp)
+    kept: Any  # (ROWS, BLOCK, Sp) w of the last positions
+    outer: Any  # (1 or ROWS, S up to whole tiles, Sp) sums of alpha_{t-1} w_t^T
+
+
 @helper
 def largest_safe(like):
     """Return the limit of beta / c for a safe sequence, in the precision of the array ``like``."""
     return like.dtype.type(LIMIT_32 if like.itemsize == 4 else LIMIT_64)
+
+
+@helper
+def _row_of_array(log_unary, b, t):
+    return b * log_unary.shape[1] + t
+
+
+@helper
+def _fill_from_array(log_unary, b, t, length, out, to, width):
+    T, S = log_unary.shape[1:]
+    return exp_row(log_unary, (b * T + t) * S, S, out, to, width)
+
+
+row_of = method("row", _row_of_array)
+fill = method("fill", _fill_from_array)
 
 
 @helper
@@ -77,25 +107,32 @@ def _half(zero, factor, other, at, step, n):
 
 
 @helper
-def _add_counts(alpha, left, kept, right, n_steps, transition, weight, room, counts):
-    """Add weight * transition * sum over n_steps of alpha_{t-1} w_t^T to counts (S, S).
+def _add_outer(alpha, left, kept, right, n_steps, S, weight, outer, to):
+    """Add weight * sum over n_steps of alpha_{t-1} w_t^T to outer, whose rows start at flat index ``to``.
 
     ``left`` and ``right`` are the flat indices of the first alpha and the first w; rows are Sp apart.
     """
-    S, Sp, W = counts.shape[0], transition.shape[0], lanes(transition)
+    Sp, W = outer.shape[2], lanes(outer)
     for i in range(0, S, ROWS):
-        column = Factor(alpha, left + i, 1, Sp)
+        column, row = Factor(alpha, left + i, 1, Sp), to + i * Sp
         for j in range(0, Sp - W, 2 * W):
-            sums = add_product(tile(transition, 0.0, ROWS, 2), column, kept, right + j, Sp, n_steps)
-            store_tile(room, j, Sp, multiply(sums, load_tile(sums, transition, i * Sp + j, Sp)))
+            sums = add_product(tile(outer, 0.0, ROWS, 2), column, kept, right + j, Sp, n_steps)
+            old = load_tile(sums, outer, row + j, Sp)
+            store_tile(outer, row + j, Sp, fma(sums, tile(outer, weight, ROWS, 2), old))
         if (Sp // W) % 2:
             j = Sp - W
-            half = _half(tile(transition, 0.0, ROWS, 1), column, kept, right + j, Sp, n_steps)
-            store_tile(room, j, Sp, multiply(half, load_tile(half, transition, i * Sp + j, Sp)))
-        for r in range(min(ROWS, S - i)):
-            out, here = counts[i + r], room[r]
-            for j in range(S):
-                out[j] += weight * here[j]
+            half = _half(tile(outer, 0.0, ROWS, 1), column, kept, right + j, Sp, n_steps)
+            old_half = load_tile(half, outer, row + j, Sp)
+            store_tile(outer, row + j, Sp, fma(half, tile(outer, weight, ROWS, 1), old_half))
+
+
+@helper
+def _add_counts(transition, outer, counts):
+    """Add transition * outer to counts (S, S), and set ``outer`` to zero."""
+    for i in range(counts.shape[0]):
+        for j in range(counts.shape[1]):
+            counts[i, j] += transition[i, j] * outer[i, j]
+    outer[:] = 0
 
 
 @kernel
@@ -125,10 +162,10 @@ def lay_transitions(log_pairwise, weights, matrix, panels, panels_t):
 @kernel(allocates=True)
 def forward(start, stop, chains, transitions, lattice, log_z):
     """Fill the lattice and log_z (B,) for the sequences ``order[start:stop]``."""
-    order, lengths, log_unary = chains
+    order, lengths, scores = chains
     place, emission, alpha, scale = lattice
     panels, log_shift = transitions.panels, transitions.log_shift
-    T, S, Sp, W = log_unary.shape[1], log_unary.shape[2], alpha.shape[2], lanes(alpha)
+    T, Sp, W = alpha.shape[1], alpha.shape[2], lanes(alpha)
     rows = np.zeros((ROWS, Sp), alpha.dtype)
     prior = np.empty((ROWS, Sp), alpha.dtype)
     mass = np.empty(ROWS)  # product of the scales since the last logarithm
@@ -140,7 +177,7 @@ def forward(start, stop, chains, transitions, lattice, log_z):
             b = order[group + r]
             shifts = (lengths[b] - 1) * log_shift
             for t in range(lengths[b]):
-                shifts += exp_row(log_unary, (b * T + t) * S, S, emission, (place[b] * T + t) * Sp, Sp)
+                shifts += fill(scores, b, t, lengths[b], emission, (place[b] * T + t) * Sp, Sp)
             log_z[b] = shifts
         for t in range(lengths[order[group]]):
             if t > 0:
@@ -170,78 +207,107 @@ def forward(start, stop, chains, transitions, lattice, log_z):
             log_z[order[group + r]] += math.log(mass[r])
 
 
+@helper
+def _backward(group, n, chains, transitions, lattice, safe, out, space):
+    """Run the backward pass of n sequences, whose counts are added up in ``space.outer``: of all, or one for each."""
+    order, lengths, scores = chains
+    place, emission, alpha, scale = lattice
+    weight, _, marginals, counts = out
+    beta, w, kept, outer = space
+    panels = transitions.panels_t
+    limit = largest_safe(alpha)
+    T, Sp, W, S, width = alpha.shape[1], alpha.shape[2], lanes(alpha), panels.shape[1], marginals.shape[-1]
+    each = outer.shape[1] * Sp if outer.shape[0] > 1 else 0
+    w[:] = 0
+    for t in range(lengths[order[group]] - 1, -1, -1):
+        if t < lengths[order[group]] - 1:
+            _product(w, panels, beta, n == 1)
+        for r in range(n):
+            b = order[group + r]
+            if t >= lengths[b]:
+                break
+            row, here = r * Sp, (place[b] * T + t) * Sp
+            if not safe[b]:
+                w[r] = 0
+                continue
+            if t == lengths[b] - 1:
+                beta[r] = 1
+            sums = spread(beta, 0.0)
+            for k in range(0, Sp, W):
+                sums = fma(load(alpha, here + k), load(beta, row + k), sums)
+            # The mass is 1 but for rounding; dividing by it keeps long sequences from drifting.
+            m = total(sums)
+            correction = 1 / m if m > 0 else m
+            if marginals.shape[0]:
+                to_row, by = row_of(scores, b, t) * width, correction * weight[b]
+                for k in range(0, width, W):
+                    product = multiply(load(alpha, here + k), load(beta, row + k))
+                    store_part(marginals, to_row + k, width - k, multiply(product, spread(alpha, by)))
+            if t == 0:
+                safe[b] = safe[b] and m > 0 and scale[place[b], 0] * limit >= 1
+                continue
+            c = scale[place[b], t]
+            by_scale = spread(w, correction / c if c > 0 else c)
+            top = spread(w, 0.0)
+            to = (r * BLOCK + t % BLOCK) * Sp
+            for k in range(0, Sp, W):
+                ahead = multiply(load(beta, row + k), by_scale)
+                top = maximum(ahead, top)
+                value = multiply(load(emission, here + k), ahead)
+                store(w, row + k, value)
+                if counts.shape[0]:
+                    store(kept, to + k, value)
+            if not (c > 0 and m > 0 and largest(top) <= limit):
+                safe[b] = False
+                w[r] = 0
+                continue
+            if counts.shape[0] and (t == 1 or t % BLOCK == 0):
+                last = min(lengths[b] - 1, t - t % BLOCK + BLOCK - 1)
+                _add_outer(alpha, here - Sp, kept, to, last - t + 1, S, weight[b], outer, r * each)
+
+
 @kernel(allocates=True)
 def backward(start, stop, chains, transitions, lattice, safe, out):
     """Fill the marginals, add to the counts, and clear ``safe`` (B,) of sequences beyond the limit.
 
     Sequences already marked unsafe are skipped.
     """
-    order, lengths, _ = chains
-    place, emission, alpha, scale = lattice
-    weight, slot, marginals, counts = out
-    panels, transition = transitions.panels_t, transitions.matrix
-    limit = largest_safe(alpha)
-    T, S, Sp, W = alpha.shape[1], marginals.shape[2], alpha.shape[2], lanes(alpha)
-    beta = np.zeros((ROWS, Sp), alpha.dtype)
-    w = np.zeros((ROWS, Sp), alpha.dtype)
-    kept = np.empty((ROWS, BLOCK if counts.shape[0] else 0, Sp), alpha.dtype)
-    room = np.empty((ROWS, Sp), alpha.dtype)
+    order, alpha, (_, slot, _, counts) = chains.order, lattice.alpha, out
+    S, Sp, dtype = transitions.panels.shape[1], alpha.shape[2], alpha.dtype
+    separate = False  # whether sequences that advance together have counts of their own
+    for k in range(start, stop - 1):
+        separate |= slot[order[k]] != slot[order[k + 1]]
+    space = BackwardSpace(
+        np.zeros((ROWS, Sp), dtype),
+        np.zeros((ROWS, Sp), dtype),
+        np.empty((ROWS, BLOCK if counts.shape[0] else 0, Sp), dtype),
+        np.zeros((ROWS if separate else 1, -(-S // ROWS) * ROWS if counts.shape[0] else 0, Sp), dtype),
+    )
+    before = np.empty(ROWS, np.bool_)
     for group in range(start, stop, ROWS):
-        n = min(ROWS, stop - group)
-        w[:] = 0
-        for t in range(lengths[order[group]] - 1, -1, -1):
-            if t < lengths[order[group]] - 1:
-                _product(w, panels, beta, n == 1)
+        n, fine = min(ROWS, stop - group), False
+        while not fine:  # rarely more than once: what an unsafe sequence added to shared counts must go
             for r in range(n):
-                b = order[group + r]
-                if t >= lengths[b]:
-                    break
-                row, here = r * Sp, (place[b] * T + t) * Sp
-                if not safe[b]:
-                    w[r] = 0
-                    continue
-                if t == lengths[b] - 1:
-                    beta[r] = 1
-                sums = spread(beta, 0.0)
-                for k in range(0, Sp, W):
-                    sums = fma(load(alpha, here + k), load(beta, row + k), sums)
-                # The mass is 1 but for rounding; dividing by it keeps long sequences from drifting.
-                m = total(sums)
-                correction = 1 / m if m > 0 else m
-                if marginals.shape[0]:
-                    to_row, by = (b * T + t) * S, correction * weight[b]
-                    for k in range(0, S, W):
-                        product = multiply(load(alpha, here + k), load(beta, row + k))
-                        store_part(marginals, to_row + k, S - k, multiply(product, spread(alpha, by)))
-                if t == 0:
-                    safe[b] = safe[b] and m > 0
-                    continue
-                c = scale[place[b], t]
-                by_scale = spread(w, correction / c if c > 0 else c)
-                top = spread(w, 0.0)
-                to = (r * BLOCK + t % BLOCK) * Sp
-                for k in range(0, Sp, W):
-                    ahead = multiply(load(beta, row + k), by_scale)
-                    top = maximum(ahead, top)
-                    value = multiply(load(emission, here + k), ahead)
-                    store(w, row + k, value)
-                    if counts.shape[0]:
-                        store(kept, to + k, value)
-                if not (c > 0 and m > 0 and largest(top) <= limit):
-                    safe[b] = False
-                    w[r] = 0
-                    continue
-                if counts.shape[0] and (t == 1 or t % BLOCK == 0):
-                    last = min(lengths[b] - 1, t - t % BLOCK + BLOCK - 1)
-                    _add_counts(alpha, here - Sp, kept, to, last - t + 1, transition, weight[b], room, counts[slot[b]])
+                before[r] = safe[order[group + r]]
+            _backward(group, n, chains, transitions, lattice, safe, out, space)
+            fine = separate or counts.shape[0] == 0
+            if not fine:
+                fine = True
+                for r in range(n):
+                    fine &= before[r] == safe[order[group + r]]
+                if not fine:
+                    space.outer[:] = 0
+        if counts.shape[0]:
+            for r in range(n if separate else 1):
+                _add_counts(transitions.matrix, space.outer[r], counts[slot[order[group + r]]])
 
 
 @kernel(allocates=True)
 def forward_backward(start, stop, chains, transitions, log_z, safe, out):
     """Run both passes group by group, so that alpha is used while it is in the cache."""
-    order, log_unary = chains.order, chains.log_unary
-    place = np.empty(len(chains.lengths), np.int64)
-    lattice = make_lattice(place, ROWS, log_unary.shape[1], transitions.matrix.shape[0], log_unary)
+    order, lengths, matrix = chains.order, chains.lengths, transitions.matrix
+    place = np.empty(len(lengths), np.int64)
+    lattice = make_lattice(place, ROWS, lengths[order[start]] if start < stop else 0, matrix.shape[0], matrix)
     for group in range(start, stop, ROWS):
         end = min(group + ROWS, stop)
         for r in range(end - group):

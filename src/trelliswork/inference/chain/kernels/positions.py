@@ -135,7 +135,7 @@ def backward(start, stop, chains, pairwise, lattice, safe, out, edges):
 @kernel(allocates=True)
 def forward_backward(start, stop, chains, pairwise, n_padded, log_z, safe, out, edges):
     """Run both passes sequence by sequence, so that alpha is used while it is in the cache."""
-    place, log_unary = np.zeros(len(chains.lengths), np.int64), chains.log_unary
+    place, log_unary = np.zeros(len(chains.lengths), np.int64), chains.scores
     lattice = make_lattice(place, 1, log_unary.shape[1], n_padded, log_unary)
     for at in range(start, stop):
         forward(at, at + 1, chains, pairwise, lattice, log_z)

@@ -8,11 +8,14 @@ from trelliswork.compute.jit import helper
 
 
 class Chains(NamedTuple):
-    """Sequences, and the order in which they are processed: longest first."""
+    """Sequences, and the order in which they are processed: longest first.
+
+    The source of scores is an array (B, T, S) or a record with helpers ``row`` and ``fill``, see ``forward_backward``.
+    """
 
     order: Any  # (n,) numbers of sequences
     lengths: Any  # (B,)
-    log_unary: Any  # (B, T, S)
+    scores: Any
 
 
 class Transitions(NamedTuple):
@@ -49,9 +52,12 @@ def make_lattice(place, n, T, Sp, like):
 
 
 class Outputs(NamedTuple):
-    """Outputs of a backward pass, multiplied by ``weight``; one whose axis 0 is empty is left out."""
+    """Outputs of a backward pass, multiplied by ``weight``; one whose axis 0 is empty is left out.
+
+    Sequences that are not safe add nothing to counts that they share with others.
+    """
 
     weight: Any  # (B,)
     slot: Any  # (B,) index into ``counts``
-    marginals: Any  # (B, T, S)
+    marginals: Any  # (B, T, S), or (n, S): the rows of the source
     counts: Any  # (n, S, S), added to

@@ -6,7 +6,7 @@ Token i has the rows ``ids[ptr[i] : ptr[i + 1]]``.
 import numpy as np
 
 from trelliswork.compute.jit import helper, kernel
-from trelliswork.compute.simd import add, few, get, lanes, load_like, put, spread, store
+from trelliswork.compute.simd import add, get, lanes, load, put, store
 
 FREE = -1  # a place of a hash table without a key
 
@@ -106,43 +106,21 @@ def replace_chosen(ptr, ids, chosen, n_ids, keys, counts, least, parts):
 @kernel
 def compose(rows, n_rows, parts):
     """Fill the rows from ``n_rows`` on: each is the sum of its two parts."""
-    if rows.shape[1] == 4:
-        _compose(few(rows, 4), rows, n_rows, parts)
-    elif rows.shape[1] == 8:
-        _compose(few(rows, 8), rows, n_rows, parts)
-    else:
-        _compose(spread(rows, 0.0), rows, n_rows, parts)
-
-
-@helper
-def _compose(zero, rows, n_rows, parts):
-    """Do so with vectors like ``zero``."""
     width, to = rows.shape[1], n_rows * rows.shape[1]
     for c in range(len(parts)):
         left, right = np.int64(parts[c, 0]) * width, np.int64(parts[c, 1]) * width
-        for k in range(0, width, lanes(zero)):
-            store(rows, to + k, add(load_like(zero, rows, left + k), load_like(zero, rows, right + k)))
+        for k in range(0, width, lanes(rows)):
+            store(rows, to + k, add(load(rows, left + k), load(rows, right + k)))
         to += width
 
 
 @kernel
 def distribute(rows, n_rows, parts):
     """Add the gradient of each composite row to those of its two parts, the last one first."""
-    if rows.shape[1] == 4:
-        _distribute(few(rows, 4), rows, n_rows, parts)
-    elif rows.shape[1] == 8:
-        _distribute(few(rows, 8), rows, n_rows, parts)
-    else:
-        _distribute(spread(rows, 0.0), rows, n_rows, parts)
-
-
-@helper
-def _distribute(zero, rows, n_rows, parts):
-    """Do so with vectors like ``zero``."""
     width = rows.shape[1]
     for c in range(len(parts) - 1, -1, -1):
         left, right, to = np.int64(parts[c, 0]) * width, np.int64(parts[c, 1]) * width, (n_rows + c) * width
-        for k in range(0, width, lanes(zero)):
-            value = load_like(zero, rows, to + k)
-            store(rows, left + k, add(load_like(zero, rows, left + k), value))
-            store(rows, right + k, add(load_like(zero, rows, right + k), value))
+        for k in range(0, width, lanes(rows)):
+            value = load(rows, to + k)
+            store(rows, left + k, add(load(rows, left + k), value))
+            store(rows, right + k, add(load(rows, right + k), value))

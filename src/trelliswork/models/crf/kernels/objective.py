@@ -17,10 +17,23 @@ import numpy as np
 from trelliswork.compute.jit import helper, kernel
 from trelliswork.compute.kernels.memory import aligned
 from trelliswork.compute.parts import split_at
-from trelliswork.compute.simd import add, few, get, lanes, load_like, prefetch, put, spread, store
+from trelliswork.compute.simd import (
+    add,
+    exponential,
+    get,
+    lanes,
+    load,
+    maximum,
+    prefetch,
+    put,
+    spread,
+    store,
+    subtract,
+)
 from trelliswork.compute.simd import multiply_add as fma
-from trelliswork.inference.chain.kernels import lanes as by_lane
+from trelliswork.compute.tiles import load_tile, square, store_tile, transpose
 from trelliswork.inference.chain.kernels.forward_backward import ROWS, backward, forward
+from trelliswork.inference.chain.kernels.lanes import STATES, LaneSteps, forward_backward
 from trelliswork.inference.chain.kernels.records import Chains, Outputs, make_lattice
 
 AHEAD = 24  # entries whose weights are on their way to the caches
@@ -91,48 +104,36 @@ def _fetch(weights, ids, at, width):
 @kernel
 def scores(start, stop, tokens, weights, n_labels, out, to):
     """Store the label scores of tokens ``start`` to ``stop``, Sw numbers each, in ``out`` from flat index ``to``."""
-    wide = weights.wide
-    if wide.shape[1] == 4:
-        _scores(few(wide, 4), start, stop, tokens, weights, n_labels, out, to)
-    elif wide.shape[1] == 8:
-        _scores(few(wide, 8), start, stop, tokens, weights, n_labels, out, to)
-    else:
-        _scores(spread(wide, 0.0), start, stop, tokens, weights, n_labels, out, to)
-
-
-@helper
-def _scores(zero, start, stop, tokens, weights, n_labels, out, to):
-    """Do so with vectors like ``zero``: rows are one of them, or several of the widest."""
     wide_ptr, wide_ids, wide_values, narrow_ptr, narrow_ids, narrow_values = tokens
     wide, narrow, narrow_labels = weights
-    width, V, Sw, W = wide.shape[1], lanes(zero), out.shape[-1], lanes(wide)
+    Sw, W = wide.shape[1], lanes(wide)
     flat = out.reshape(-1)
     for i in range(start, stop):
         for k in range(0, Sw, W):
             store(flat, to + k, split_at(wide, n_labels - k, 0.0, -np.inf))
         first, last = wide_ptr[i], wide_ptr[i + 1]
-        for k in range(0, width - V, 2 * V):  # two vectors at a time stay in registers
-            left, right = load_like(zero, flat, to + k), load_like(zero, flat, to + k + V)
+        for k in range(0, Sw - W, 2 * W):  # two vectors at a time stay in registers
+            left, right = load(flat, to + k), load(flat, to + k + W)
             for at in range(first, last):
                 if k == 0:
-                    _fetch(wide, wide_ids, at, width)
-                row = np.int64(get(wide_ids, at)) * width + k
+                    _fetch(wide, wide_ids, at, Sw)
+                row = np.int64(get(wide_ids, at)) * Sw + k
                 if wide_values.size:
-                    by = spread(zero, wide_values[at])
-                    left = fma(load_like(zero, wide, row), by, left)
-                    right = fma(load_like(zero, wide, row + V), by, right)
+                    by = spread(wide, wide_values[at])
+                    left = fma(load(wide, row), by, left)
+                    right = fma(load(wide, row + W), by, right)
                 else:
-                    left, right = add(load_like(zero, wide, row), left), add(load_like(zero, wide, row + V), right)
+                    left, right = add(load(wide, row), left), add(load(wide, row + W), right)
             store(flat, to + k, left)
-            store(flat, to + k + V, right)
-        if (width // V) % 2:
-            left = load_like(zero, flat, to + width - V)
+            store(flat, to + k + W, right)
+        if (Sw // W) % 2:
+            left = load(flat, to + Sw - W)
             for at in range(first, last):
-                if width == V:
-                    _fetch(wide, wide_ids, at, width)
-                row = load_like(zero, wide, np.int64(get(wide_ids, at)) * width + width - V)
-                left = fma(row, spread(zero, wide_values[at]), left) if wide_values.size else add(row, left)
-            store(flat, to + width - V, left)
+                if Sw == W:
+                    _fetch(wide, wide_ids, at, Sw)
+                row = load(wide, np.int64(get(wide_ids, at)) * Sw + Sw - W)
+                left = fma(row, spread(wide, wide_values[at]), left) if wide_values.size else add(row, left)
+            store(flat, to + Sw - W, left)
         for at in range(narrow_ptr[i], narrow_ptr[i + 1]):
             _fetch(narrow, narrow_ids, at, 1)
             _fetch(narrow_labels, narrow_ids, at, 1)
@@ -146,29 +147,17 @@ def _scores(zero, start, stop, tokens, weights, n_labels, out, to):
 @kernel
 def scatter(start, stop, residual, to, tokens, gradient):
     """Add the residuals of tokens ``start`` to ``stop``, Sw numbers each from flat index ``to``, to the gradient."""
-    wide = gradient.wide
-    if wide.shape[1] == 4:
-        _scatter(few(wide, 4), start, stop, residual, to, tokens, gradient)
-    elif wide.shape[1] == 8:
-        _scatter(few(wide, 8), start, stop, residual, to, tokens, gradient)
-    else:
-        _scatter(spread(wide, 0.0), start, stop, residual, to, tokens, gradient)
-
-
-@helper
-def _scatter(zero, start, stop, residual, to, tokens, gradient):
-    """Do so with vectors like ``zero``."""
     wide_ptr, wide_ids, wide_values, narrow_ptr, narrow_ids, narrow_values = tokens
     wide, narrow, narrow_labels = gradient
-    width, V, Sw = wide.shape[1], lanes(zero), residual.shape[-1]
+    Sw, W = wide.shape[1], lanes(wide)
     flat = residual.reshape(-1)
     for i in range(start, stop):
         for at in range(wide_ptr[i], wide_ptr[i + 1]):
-            _fetch(wide, wide_ids, at, width)
-            row = np.int64(get(wide_ids, at)) * width
-            by = spread(zero, wide_values[at] if wide_values.size else narrow.dtype.type(1))
-            for k in range(0, width, V):
-                change, old = load_like(zero, flat, to + k), load_like(zero, wide, row + k)
+            _fetch(wide, wide_ids, at, Sw)
+            row = np.int64(get(wide_ids, at)) * Sw
+            by = spread(wide, wide_values[at] if wide_values.size else narrow.dtype.type(1))
+            for k in range(0, Sw, W):
+                change, old = load(flat, to + k), load(wide, row + k)
                 store(wide, row + k, fma(change, by, old) if wide_values.size else add(change, old))
         for at in range(narrow_ptr[i], narrow_ptr[i + 1]):
             _fetch(narrow, narrow_ids, at, 1)
@@ -197,11 +186,10 @@ def _step_scores(labels, transitions):
 
 
 @kernel(allocates=True)
-def loss_gradient(start, stop, sentences, tokens, weights, labels, transitions, check, gradient, sums):
+def loss_gradient(start, stop, sentences, tokens, weights, labels, transitions, gradient, sums):
     """Add loss and gradient of the sentences ``start`` to ``stop``, longest first; mark those that underflow.
 
-    ``labels`` are the LabelScores, ``transitions`` the exponentiated transitions of the chain kernels. ``check`` is
-    False if nothing can underflow (``Potentials.mixing``).
+    ``labels`` are the LabelScores, ``transitions`` the exponentiated transitions of the chain kernels.
     """
     offsets, gold, weight, extra, extra_ids = sentences
     counts, loss, safe = sums
@@ -220,7 +208,6 @@ def loss_gradient(start, stop, sentences, tokens, weights, labels, transitions, 
     chains = Chains(rows, lengths, log_unary)
     lattice = make_lattice(rows, ROWS, longest, Sp, log_unary)
     out = Outputs(row_weight, slot, marginals, counts)
-    nothing = Outputs(row_weight, slot, np.empty((0, longest, Sw), dtype), np.empty((0, S, S)))
     for group in range(start, stop, ROWS):
         n = min(ROWS, stop - group)
         for r in range(n):
@@ -238,8 +225,6 @@ def loss_gradient(start, stop, sentences, tokens, weights, labels, transitions, 
         forward(0, n, chains, transitions, lattice, log_z)
         for r in range(n):
             good[r] = log_z[r] > -np.inf
-        if check:  # first without outputs: an unsafe sentence must not reach the sums that sentences share
-            backward(0, n, chains, transitions, lattice, good, nothing)
         backward(0, n, chains, transitions, lattice, good, out)
         for r in range(n):
             s = group + r
@@ -259,51 +244,122 @@ def loss_gradient(start, stop, sentences, tokens, weights, labels, transitions, 
             loss[s] = weight[s] * (log_z[r] - score)
 
 
+@helper(allocates=True)
+def _begin(source, group, safe):
+    """Compute the scores of the sentences of a group, and of their gold labels; -inf for one that is not safe."""
+    offsets, gold, _, extra, extra_ids = source.sentences
+    rows, labels, log_transition = source.rows, source.labels, source.log_transition
+    longest, Sw, S = rows.shape[1], rows.shape[2], len(log_transition)
+    source.log_scale[:] = 0
+    for r in range(group.n):
+        s = group.first + r
+        first, length = offsets[s], offsets[s + 1] - offsets[s]
+        source.score[r] = 0
+        if not safe[s]:
+            rows[r, :length] = -np.inf
+            continue
+        scores(first, first + length, source.tokens, source.state, S, rows, r * longest * Sw)
+        rows[r, 0] += labels.start
+        rows[r, length - 1] += labels.end
+        if extra_ids.size:
+            for t in range(length):
+                rows[r, t] += extra[extra_ids[first + t]]
+        for t in range(length if gold[first] >= 0 else 0):
+            y = gold[first + t]
+            source.score[r] += rows[r, t, y]
+            if t > 0:
+                source.score[r] += log_transition[gold[first + t - 1], y]
+
+
+@helper
+def _fill_lanes(source, group, t, active, out):
+    """Write e_t = exp(score - maximum), label by label; add the maxima to the logarithms of the scales."""
+    rows, turned, shift, S = source.rows, source.turned, source.shift, len(source.log_transition)
+    longest, Sw, Sp, L, W = rows.shape[1], rows.shape[2], out.shape[1], out.shape[2], lanes(out)
+    for v in range(0, L, W):
+        for k in range(0, Sw, W):
+            block = load_tile(square(rows), rows, (v * longest + t) * Sw + k, longest * Sw)
+            store_tile(turned, k * L + v, L, transpose(block))
+    for r in range(active, L):
+        turned[:, r] = -np.inf
+    for v in range(0, L, W):
+        at = t * Sp * L + v
+        top = spread(out, -1e30)  # not -inf: exp(-inf - (-inf)) would be nan
+        for j in range(S):
+            top = maximum(load(turned, j * L + v), top)
+        for j in range(S):
+            store(out, at + j * L, exponential(subtract(load(turned, j * L + v), top)))
+        for j in range(S, Sp):
+            store(out, at + j * L, spread(out, 0.0))
+        store(shift, v, top)
+    for r in range(active):
+        source.log_scale[r] += shift[r]
+
+
+@helper
+def _absorb(source, group, t, active, marginals):
+    """Replace the scores by the marginals."""
+    rows, (Sp, L), W = source.rows, marginals.shape, lanes(marginals)
+    longest, Sw = rows.shape[1:]
+    for v in range(0, L, W):
+        for k in range(0, Sp, W):
+            block = load_tile(square(marginals), marginals, k * L + v, L)
+            store_tile(rows, (v * longest + t) * Sw + k, longest * Sw, transpose(block))
+
+
+@helper
+def _end(source, group, log_z, safe):
+    """Add the residuals of the safe sentences of a group to the gradient, and replace log Z by the loss."""
+    offsets, gold, weight, _, _ = source.sentences
+    rows, longest, Sw = source.rows, source.rows.shape[1], source.rows.shape[2]
+    for r in range(group.n):
+        s = group.first + r
+        if not safe[s]:
+            continue
+        first, last = offsets[s], offsets[s + 1]
+        for t in range(last - first if gold[first] >= 0 else 0):
+            y = gold[first + t]
+            rows[r, t, y] -= weight[s]
+            if t > 0:
+                source.counts[gold[first + t - 1], y] -= weight[s]
+        scatter(first, last, rows, r * longest * Sw, source.tokens, source.gradient)
+        log_z[s] = weight[s] * (log_z[s] - source.score[r])
+
+
+class SentenceLanes(NamedTuple):
+    """Sentences as a source of ``chain.kernels.lanes``."""
+
+    offsets: Any
+    weights: Any
+    log_scale: Any  # (L,)
+    sentences: Any  # Sentences
+    tokens: Any  # TokenRows
+    state: Any  # FeatureWeights
+    labels: Any  # LabelScores
+    log_transition: Any  # (S, S) float64
+    rows: Any  # (L, T, Sw) scores, then marginals
+    turned: Any  # (Sw, L) scores of a position
+    shift: Any  # (L,) their maxima
+    score: Any  # (L,) of the gold labels
+    gradient: Any  # FeatureWeights
+    counts: Any  # (S, S)
+    begin = _begin
+    fill_lanes = _fill_lanes
+    absorb = _absorb
+    end = _end
+
+
 @kernel(allocates=True)
 def lane_loss_gradient(start, stop, sentences, tokens, weights, labels, transitions, gradient, sums):
-    """Do the same as ``loss_gradient`` with one sentence per lane: faster for few labels and similar lengths."""
-    offsets, gold, weight, extra, extra_ids = sentences
-    counts, loss, safe = sums
-    log_transition = _step_scores(labels, transitions)
-    S, Sw, L = log_transition.shape[0], labels.start.size, 2 * lanes(weights.wide)
-    longest = offsets[start + 1] - offsets[start]
-    rows = aligned(L * longest * Sw, weights.wide).reshape(L, longest, Sw)
-    group, matrix = by_lane.make_group(longest, S, rows), transitions.matrix
-    score = np.empty(L)
-    for first_sentence in range(start, stop, L):
-        n = min(L, stop - first_sentence)
-        T = offsets[first_sentence + 1] - offsets[first_sentence]
-        group.lengths[:] = 0
-        for r in range(n):
-            s = first_sentence + r
-            first = offsets[s]
-            length = offsets[s + 1] - first
-            group.lengths[r] = length
-            group.weight[r] = weight[s]
-            scores(first, first + length, tokens, weights, S, rows, r * longest * Sw)
-            rows[r, 0] += labels.start
-            rows[r, length - 1] += labels.end
-            if extra_ids.size:
-                for t in range(length):
-                    rows[r, t] += extra[extra_ids[first + t]]
-            score[r] = 0
-            for t in range(length if gold[first] >= 0 else 0):
-                y = gold[first + t]
-                score[r] += rows[r, t, y]
-                if t > 0:
-                    score[r] += log_transition[gold[first + t - 1], y]
-        by_lane.forward(T, group, matrix, transitions.log_shift)
-        by_lane.backward(T, group, matrix, counts[0])
-        for r in range(n):
-            s = first_sentence + r
-            safe[s] = group.safe[r]
-            if not safe[s]:
-                continue
-            first = offsets[s]
-            for t in range(group.lengths[r] if gold[first] >= 0 else 0):
-                y = gold[first + t]
-                rows[r, t, y] -= group.weight[r]
-                if t > 0:
-                    counts[0, gold[first + t - 1], y] -= group.weight[r]
-            scatter(first, first + group.lengths[r], rows, r * longest * Sw, tokens, gradient)
-            loss[s] = weight[s] * (group.log_z[r] - score[r])
+    """Add loss and gradient with one sentence per lane: faster for few labels and similar lengths."""
+    wide, S, Sw = weights.wide, len(labels.log_transition), labels.start.size
+    longest, L = sentences.offsets[start + 1] - sentences.offsets[start], 2 * lanes(wide)
+    S4 = -(-S // STATES) * STATES
+    source = SentenceLanes(
+        sentences.offsets, sentences.weight, np.zeros(L), sentences, tokens, weights, labels,
+        _step_scores(labels, transitions), aligned(L * longest * Sw, wide).reshape(L, longest, Sw),
+        aligned(Sw * L, wide).reshape(Sw, L), np.zeros(L, wide.dtype), np.zeros(L), gradient, sums.counts[0],
+    )  # fmt: skip
+    ones, matrix = np.ones(Sw, wide.dtype), transitions.matrix
+    steps = LaneSteps(ones, ones, matrix[:S, :S].copy(), matrix[:S4, :S4].copy(), transitions.log_shift)
+    forward_backward(start, stop, source, steps, sums.counts[0], sums.loss, sums.safe)
