@@ -136,9 +136,10 @@ def method(name: str, otherwise: Any = None) -> Any:
     """
 
     def chosen(args: Any) -> Any:
-        return getattr(args[0].instance_class, name) if isinstance(args[0], types.BaseNamedTuple) else otherwise
+        record = getattr(args[0], "instance_class", None)
+        return otherwise if record is None else getattr(record, name)
 
-    front = numba.njit(lambda *args: None)
+    front: Any = numba.njit(lambda *args: None)
     front.get_call_template = lambda args, kws: chosen(args).get_call_template(args, kws)
     front.get_overload = lambda args: chosen(args).get_overload(args)
     return front

@@ -154,10 +154,11 @@ class _Tables:
         none = np.empty((0, self.S, self.lane_count), self.dtype)
         return self._tables(self.lane_width, -(-self.S // STATES) * STATES, none, none)
 
-    def _tables(self, width: int, n_padded: int, *strips: Floats) -> Tables:
+    def _tables(self, width: int, n_padded: int, strips: Floats, strips_t: Floats) -> Tables:
         """Return the tables with rows of ``width`` numbers and a matrix of ``n_padded`` states."""
-        padded, ends = np.pad(self.transition, (0, n_padded - self.S)), (self.start[0, :width], self.end[0, :width])
-        return Tables(*ends, *self._emissions(width), self.transition, padded, *strips, self.log_shift)
+        padded = np.pad(self.transition, (0, n_padded - self.S))
+        start, end, (table, log_table) = self.start[0, :width], self.end[0, :width], self._emissions(width)
+        return Tables(start, end, table, log_table, self.transition, padded, strips, strips_t, self.log_shift)
 
     def _rows(self, log_rows: Floats, step: int) -> tuple[Floats, Doubles]:
         """Return exp(row - its maximum), padded with zeros, and the maxima; subnormal numbers become zero."""
