@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
 
 from tests.oracle.graphs import enumerate_graphs, random_graph
-from trelliswork.compute import threads
 from trelliswork.errors import ImpossibleError, ShapeError, ValueRangeError
 from trelliswork.inference.graph import Tables, wire
 from trelliswork.inference.graph.engines import exact
@@ -208,17 +207,6 @@ def test_elimination_orders_are_optimal_where_the_optimum_is_known():
     assert max(map(len, ring)) == 3
     for cliques in (path, star, ring):
         assert sorted(clique[-1] for clique in cliques) == list(range(len(cliques)))
-
-
-def test_results_do_not_depend_on_the_number_of_threads():
-    rng = np.random.default_rng(4)
-    wiring = random_graph(rng, n_states=[4] * 8, n_factors=12, n_graphs=40, max_arity=3)
-    with threads.num_threads(1):
-        one = exact.run(wiring)
-    with threads.num_threads(3):
-        three = exact.run(wiring)
-    assert_array_equal(one.log_z, three.log_z)
-    assert_array_equal(one.marginals, three.marginals)
 
 
 def test_graphs_without_factors_or_variables():
