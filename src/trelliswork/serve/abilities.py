@@ -20,6 +20,19 @@ Answers = list[dict[str, Any]]
 Named = dict[str, dict[str, "Ability"]]
 
 
+STRING, NUMBER = {"type": "string"}, {"type": "number"}
+
+
+def array(of: Any, **limits: Any) -> dict[str, Any]:
+    """Return the JSON schema of a list."""
+    return {"type": "array", "items": of, **limits}
+
+
+def record(required: Sequence[str] = (), /, **properties: Any) -> dict[str, Any]:
+    """Return the JSON schema of an object."""
+    return {"type": "object", "properties": properties} | ({"required": list(required)} if required else {})
+
+
 @dataclass(frozen=True)
 class Option:
     """A field of a request beside the sentences: a switch, a number between two limits, or a list."""
@@ -68,7 +81,7 @@ class Ability:
     summary: str
     answer: Callable[[Any, Sequence[Any], Options], Answers]
     options: tuple[Option, ...] = ()
-    together: bool = True
+    together: bool = False
     blanks: bool = False
     schema: Mapping[str, Any] | None = None  # properties of an answer
     sentences: bool = True  # whether a request has any
@@ -111,9 +124,7 @@ def _tag(model: Any, sentences: Sequence[Any], options: Options) -> Answers:
     if best:
         answers = [{"labelings": answer["labelings"]} for answer in answers]
     if known:
-        if model not in _WORDS:
-            _WORDS[model] = model.known_words()
-        words = _WORDS[model]
+        words = _WORDS[model] if model in _WORDS else _WORDS.setdefault(model, model.known_words())
         for sentence, answer in zip(sentences, answers, strict=True):
             answer["known"] = None if words is None else [word_of(token) in words for token in sentence]
     return answers
@@ -130,12 +141,9 @@ def _score(model: Any, sentences: Sequence[Any], options: Options) -> Answers:
 
 
 def _fill(model: Any, sentences: Sequence[Any], options: Options) -> Answers:
-    answers = []
-    for n, sentence in enumerate(sentences):
-        if None not in sentence:
-            raise RequestError(f"sentence {n}", "at least one blank: null or ___", "no blank")
-        answers += [answer.result() for answer in ask(model, [sentence], Want(n=options[0]), "fill")]
-    return answers
+    if (n := next((n for n, sentence in enumerate(sentences) if None not in sentence), None)) is not None:
+        raise RequestError(f"sentence {n}", "at least one blank: null or ___", "no blank")
+    return [answer.result() for answer in ask(model, sentences, Want(n=options[0]), "fill")]
 
 
 def _next(model: Any, sentences: Sequence[Any], options: Options) -> Answers:
@@ -148,12 +156,10 @@ def _next(model: Any, sentences: Sequence[Any], options: Options) -> Answers:
 
 def _sample(model: Any, sentences: Sequence[Any], options: Options) -> Answers:
     n, seed, max_length = options
-    if hasattr(model, "sample_with_states"):
-        pairs = model.sample_with_states(n, seed=seed, max_length=max_length)
-    else:
-        pairs = [(words, None) for words in model.sample(n, seed=seed, max_length=max_length)]
-    samples = [{"words": [str(word) for word in words], "states": states} for words, states in pairs]
-    return [{"samples": samples}]
+    states = hasattr(model, "sample_with_states")
+    drawn = (model.sample_with_states if states else model.sample)(n, seed=seed, max_length=max_length)
+    pairs = drawn if states else [(words, None) for words in drawn]
+    return [{"samples": [{"words": [str(word) for word in words], "states": own} for words, own in pairs]}]
 
 
 def _neighbors(model: Any, sentences: Sequence[Any], options: Options) -> Answers:
@@ -169,118 +175,65 @@ def _neighbors(model: Any, sentences: Sequence[Any], options: Options) -> Answer
     return answers
 
 
-_STRING, _NUMBER = {"type": "string"}, {"type": "number"}
-
-
-def _list(of: Any) -> dict[str, Any]:
-    return {"type": "array", "items": of}
-
-
-def _object(**properties: Any) -> dict[str, Any]:
-    return {"type": "object", "properties": properties}
-
-
-def _by_layer(of: Any) -> dict[str, Any]:
-    return {"type": "object", "additionalProperties": of}
-
-
 _PROBABILITIES = Option("probabilities", "Whether to add the probability of each label, or of each arc.")
 _KNOWN = Option("known", "Whether to add which words the model has seen in training.")
+_KNOWN_WORDS = {"known": {"type": ["array", "null"], "items": {"type": "boolean"}}}
 _WORDS: WeakKeyDictionary[Any, set[str] | None] = WeakKeyDictionary()  # of served models
-_WORD = _object(word=_STRING, p=_NUMBER)
+_WORD = record(word=STRING, p=NUMBER)
 _N = Option("n", "Number of words.", 10, MAX_BEST)
 _K = Option("k", "Number of most probable labelings or trees.", 5, MAX_TREES)
 _EVIDENCE = Option("evidence", "What is known about the one sentence of the request.", None, 0)
-TAG = Ability(
-    "tag",
-    "Label the tokens of sentences.",
-    _tag,
-    (_PROBABILITIES, Option("topk", "Number of best labelings of each sentence.", 1, MAX_BEST), _KNOWN),
-    schema={
-        "labels": _list(_STRING),
-        "probabilities": _list(_NUMBER),
-        "labelings": _list(_object(labels=_list(_STRING), probability=_NUMBER)),
-        "known": {"type": ["array", "null"], "items": {"type": "boolean"}},
-    },
+_TAG = "tag", "Label the tokens of sentences.", _tag
+_PARSE = "parse", "Parse sentences: heads, counted from 1 with 0 for the root, and labels of arcs.", _parse
+_SCORE = "score", "Return the natural logarithm of the probability of sentences; null if it is zero.", _score
+_NEXT = (
+    "next",
+    "Return the most probable next words after the starts of sentences, and the probability of the end.",
+    _next,
 )
+_NEAR = "neighbors", "Return the words whose vectors are most similar to that of a word, the sentence.", _neighbors
+_WHOLE = "posterior", "Return the most probable structures, and the probabilities of their parts, given what is known."
+_SEED, _LENGTH = Option("seed", "Seed.", 0, MAX_SEED, 0), Option("max_length", "Most words.", 40, MAX_LENGTH, 2)
+_LABELS = {"labels": array(STRING), "probabilities": array(NUMBER)}
+_BEST = {"labelings": array(record(labels=array(STRING), probability=NUMBER))}
+_TOPK = Option("topk", "Number of best labelings of each sentence.", 1, MAX_BEST)
+TAG = Ability(*_TAG, (_PROBABILITIES, _TOPK, _KNOWN), together=True, schema={**_LABELS, **_BEST, **_KNOWN_WORDS})
 TAG_LAYERS = replace(
     TAG,
     summary="Label the tokens of sentences in several layers.",
     options=(_PROBABILITIES, _KNOWN),
     together=False,  # belief propagation stops when the slowest sentence has converged
-    schema={
-        "labels": _by_layer(_list(_STRING)),
-        "probabilities": _by_layer(_list(_NUMBER)),
-        "known": {"type": ["array", "null"], "items": {"type": "boolean"}},
-    },
+    schema={n: {"type": "object", "additionalProperties": own} for n, own in _LABELS.items()} | _KNOWN_WORDS,
 )
-PARSE = Ability(
-    "parse",
-    "Parse sentences: heads, counted from 1 with 0 for the root, and labels of arcs.",
-    _parse,
-    (_PROBABILITIES,),
-    schema={
-        "heads": _list({"type": "integer"}),
-        "labels": _list({"type": ["string", "null"]}),
-        "probabilities": _list(_NUMBER),
-    },
-)
-PARSE_TREES = Ability("parse", "Parse sentences: bracketed trees.", _parse, together=False, schema={"tree": _STRING})
-SCORE = Ability(
-    "score",
-    "Return the natural logarithm of the probability of sentences; null if it is zero.",
-    _score,
-    together=False,  # matrix products of other sizes round differently
-    schema={"log_p": {"type": ["number", "null"]}},
-)
+_ARCS = {
+    "heads": array({"type": "integer"}),
+    "labels": array({"type": ["string", "null"]}),
+    "probabilities": array(NUMBER),
+}
+PARSE = Ability(*_PARSE, (_PROBABILITIES,), together=True, schema=_ARCS)
+PARSE_TREES = Ability("parse", "Parse sentences: bracketed trees.", _parse, schema={"tree": STRING})
+# Not together: matrix products of other sizes round differently.
+SCORE = Ability(*_SCORE, schema={"log_p": {"type": ["number", "null"]}})
 FILL = Ability(
     "fill",
     "Return the most probable words of blanks: null, or ___.",
     _fill,
     (replace(_N, help="Number of words per blank."),),
-    together=False,
     blanks=True,
-    schema={"blanks": _list(_list(_WORD))},
+    schema={"blanks": array(array(_WORD))},
 )
-NEXT = Ability(
-    "next",
-    "Return the most probable next words after the starts of sentences, and the probability of the end.",
-    _next,
-    (_N,),
-    together=False,
-    schema={"next": _list(_WORD), "end": _NUMBER},
-)
+NEXT = Ability(*_NEXT, (_N,), schema={"next": array(_WORD), "end": NUMBER})
 SAMPLE = Ability(
     "sample",
     "Return random sentences; the same seed gives the same ones.",
     _sample,
-    (
-        Option("n", "Number of sentences.", 5, MAX_SAMPLES),
-        Option("seed", "Seed.", 0, MAX_SEED, 0),
-        Option("max_length", "Maximum number of words.", 40, MAX_LENGTH, 2),
-    ),
-    together=False,
-    schema={"samples": _list(_object(words=_list(_STRING)))},
+    (Option("n", "Number of sentences.", 5, MAX_SAMPLES), _SEED, _LENGTH),
+    schema={"samples": array(record(words=array(STRING)))},
     sentences=False,
 )
-NEIGHBORS = Ability(
-    "neighbors",
-    "Return the words whose vectors are most similar to that of a word; each sentence is one word.",
-    _neighbors,
-    (_N,),
-    together=False,
-    schema={"neighbors": _list(_object(word=_STRING, cosine=_NUMBER))},
-)
-POSTERIOR = Ability(
-    "posterior",
-    "Return the most probable structures, and the probabilities of their parts, given what is known.",
-    posterior.labels,
-    (_K, _EVIDENCE),
-    together=False,
-    schema={"kind": _STRING},
-    max_words=200,
-)
-POSTERIOR_LAYERS = replace(POSTERIOR, answer=posterior.layers, options=(_EVIDENCE,), max_words=100)
+NEIGHBORS = Ability(*_NEAR, (_N,), schema={"neighbors": array(record(word=STRING, cosine=NUMBER))})
+POSTERIOR = Ability(*_WHOLE, posterior.labels, (_K, _EVIDENCE), schema={"kind": STRING}, max_words=200)
+POSTERIOR_LAYERS = replace(POSTERIOR, options=(_EVIDENCE,), max_words=100)
 POSTERIOR_ARCS = replace(POSTERIOR, answer=posterior.arcs, max_words=100)
 POSTERIOR_TREES = replace(POSTERIOR, answer=posterior.trees, max_words=40)
 POSTERIOR_STATES = replace(POSTERIOR, answer=posterior.states, options=())

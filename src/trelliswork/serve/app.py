@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from functools import partial
 from itertools import chain
-from typing import Any
+from typing import Any, NamedTuple
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
@@ -34,6 +34,7 @@ JSON, NDJSON = "application/json", "application/x-ndjson"
 SHORT = 8_192  # bytes of a request that is read and answered at once; what takes longer leaves the event loop free
 LONG = 1_000  # items of a list that are written as JSON at once
 _json = partial(json.dumps, ensure_ascii=False, separators=(",", ":"))
+Endpoint = Callable[[Request], Awaitable[Response]]
 _log = logging.getLogger("trelliswork.serve")
 
 
@@ -47,12 +48,20 @@ class Served:
     form: Form
 
 
+class Asked(NamedTuple):
+    """What a request asks: tokens of raw text, if it has any, sentences, options, and the number of words."""
+
+    pieces: list[list[Piece]] | None
+    sentences: list[Tokens]
+    options: Options
+    words: int
+
+
 class Service:
     """The models of a worker, and the engine that answers."""
 
     def __init__(self, settings: Settings, named: Named, metrics: Metrics, key: bytes | None = None) -> None:
-        self.settings, self.named, self.metrics = settings, named, metrics
-        self.key = key
+        self.settings, self.named, self.metrics, self.key = settings, named, metrics, key
         self._split = load_tokenizer(settings.tokenizer)
         self.models: dict[str, Served] = {}
         self.engine = Engine(settings.max_queue, settings.batch_words, self._observe)
@@ -83,18 +92,31 @@ class Service:
         (result,) = await self.wait(self._texts.submit(None, lambda _: [work()], [None]))
         return result
 
-    def read(self, served: Served, ability: Ability, raw: bytes) -> Any:
-        """Return the tokens of a request's raw text, if it has any, its sentences, options, and number of words."""
+    def read(self, served: Served, ability: Ability, raw: bytes) -> Asked:
+        """Return what a request asks; anything that is not as it should be is an error."""
         fields = read_json(raw)
-        return self.raw_text(served, ability, fields), *self.sentences(served, ability, fields)
+        if isinstance(fields, dict) and not ability.sentences:
+            return Asked(None, [[]], ability.read_options(fields), 0)
+        pieces = self._pieces(served, fields) if isinstance(fields, dict) and "text" in fields else None
+        given = fields.pop("sentences", None) if isinstance(fields, dict) else None
+        if not isinstance(given, list) or not given:
+            expected = 'a JSON object with a list of sentences: {"sentences": [...]}, or with {"text": "..."}'
+            raise RequestError("the body of the request", expected, fields if given is None else given)
+        options = ability.read_options(fields)
+        read = served.form.sentence
+        sentences = [read(one, f"sentence {n}", ability.blanks) for n, one in enumerate(given)]
+        words, longest, most = sum(map(len, sentences)), max(map(len, sentences)), self.settings.max_words
+        if words > most:
+            raise RequestError("the request", f"at most {most:,} words", f"{words:,} words", status=413)
+        if ability.max_words is not None and longest > ability.max_words:
+            raise RequestError("the sentence", f"at most {ability.max_words} words", f"{longest} words", status=413)
+        return Asked(pieces, sentences, options, words)
 
-    def raw_text(self, served: Served, ability: Ability, fields: Any) -> list[list[Piece]] | None:
-        """Put the words of a request's raw text in the place of its sentences, and return them; None without text.
+    def _pieces(self, served: Served, fields: dict[str, Any]) -> list[list[Piece]]:
+        """Put the words of raw text in the place of sentences, and return them.
 
         A string is split into sentences; each string in a list is one sentence.
         """
-        if not isinstance(fields, dict) or "text" not in fields or not ability.sentences:
-            return None
         text = fields.pop("text")
         if "sentences" in fields:
             raise RequestError("the fields of the request", "either 'sentences' or 'text'", "both")
@@ -109,42 +131,25 @@ class Service:
         fields["sentences"] = [[piece.text for piece in sentence] for sentence in pieces]
         return pieces
 
-    def sentences(self, served: Served, ability: Ability, fields: Any) -> tuple[list[Tokens], Options, int]:
-        """Return the checked sentences of a request, its options, and the number of words."""
-        if isinstance(fields, dict) and not ability.sentences:
-            return [[]], ability.read_options(fields), 0
-        given = fields.pop("sentences", None) if isinstance(fields, dict) else None
-        if not isinstance(given, list) or not given:
-            expected = 'a JSON object with a list of sentences: {"sentences": [...]}, or with {"text": "..."}'
-            raise RequestError("the body of the request", expected, fields if given is None else given)
-        options = ability.read_options(fields)
-        read = served.form.sentence
-        sentences = [read(one, f"sentence {n}", ability.blanks) for n, one in enumerate(given)]
-        words = sum(map(len, sentences))
-        most = self.settings.max_words
-        if words > most:
-            raise RequestError("the request", f"at most {most:,} words", f"{words:,} words", status=413)
-        longest = max(map(len, sentences))
-        if ability.max_words is not None and longest > ability.max_words:
-            raise RequestError("the sentence", f"at most {ability.max_words} words", f"{longest} words", status=413)
-        return sentences, options, words
-
     def submit(self, served: Served, ability: Ability, options: Options, sentences: list[Tokens], words: int) -> Job:
         """Have sentences answered."""
-        compute = partial(_compute, served.model, ability, options)
+
+        def compute(items: Any) -> Answers:
+            return ability.answer(served.model, items, options)
+
         key = (id(served), served.name, ability.name, options) if ability.together else None
         return self.engine.submit(key, compute, sentences, words)
 
     async def wait(self, job: Job) -> Answers:
         """Return the answers of a job; too late is an error."""
-        limit = self.settings.timeout
         try:
-            async with asyncio.timeout(limit):
+            async with asyncio.timeout(self.settings.timeout):
                 return await job.future
         except TimeoutError:
-            expected, status = f"an answer in {limit:g} seconds", 504 if job.started else 503
             what = "the model takes too long" if job.started else "the service is busy"
-            raise RequestError(what, expected, "none", status=status, wait=None if job.started else 1) from None
+            status, wait = (504, None) if job.started else (503, 1)
+            expected = f"an answer in {self.settings.timeout:g} seconds"
+            raise RequestError(what, expected, "none", status=status, wait=wait) from None
 
     def count(self, served: Served, ability: Ability, n_sentences: int, words: int) -> None:
         """Count answered sentences."""
@@ -157,10 +162,6 @@ class Service:
             which = f'model="{key[1]}",ability="{key[2]}"'
             self.metrics.add("batches_total", which)
             self.metrics.add("compute_seconds_total", which, seconds)
-
-
-def _compute(model: Any, ability: Ability, options: Options, sentences: Any) -> Answers:
-    return ability.answer(model, sentences, options)
 
 
 def _written(model: str, answers: Answers, pieces: list[list[Piece]] | None) -> bytes:
@@ -180,7 +181,7 @@ def _in_pieces(value: Any) -> str:
 
 def create_app(service: Service) -> Starlette:
     """Return the web application of a worker."""
-    from trelliswork.serve.stream import answer_stream
+    from trelliswork.serve.stream import Stream
 
     described = document(service.settings, service.named, has_key=service.key is not None)
 
@@ -216,13 +217,14 @@ def create_app(service: Service) -> Starlette:
             model = served.name
             types = (JSON, NDJSON) if chosen.sentences else (JSON,)
             if check_type(request.headers.get("content-type"), *types) == NDJSON:
-                response: Response = answer_stream(service, served, chosen, request)
+                response: Response = Stream(service, served, chosen, request)
             else:
                 raw = await read_body(request.receive, request.headers, service.settings.max_body)
-                pieces, sentences, options, words = await service.apart(raw, partial(service.read, served, chosen, raw))
-                answers = await service.wait(service.submit(served, chosen, options, sentences, words))
-                service.count(served, chosen, len(sentences), words)
-                content = await service.apart(raw, partial(_written, model, answers, pieces))
+                asked: Asked = await service.apart(raw, partial(service.read, served, chosen, raw))
+                job = service.submit(served, chosen, asked.options, asked.sentences, asked.words)
+                answers = await service.wait(job)
+                service.count(served, chosen, len(asked.sentences), asked.words)
+                content = await service.apart(raw, partial(_written, model, answers, asked.pieces))
                 response = Response(content, media_type=JSON)
             status = response.status_code
             return response
@@ -234,10 +236,7 @@ def create_app(service: Service) -> Starlette:
             status = refusal.status
             return _json_error(refusal)
         finally:
-            if model:
-                service.metrics.answered(model, ability, status, time.perf_counter() - began)
-            else:
-                service.metrics.answered("", "other", status, time.perf_counter() - began)
+            service.metrics.answered(model, ability if model else "other", status, time.perf_counter() - began)
 
     guarded = partial(_guarded, service)
     routes: list[BaseRoute] = [
@@ -257,9 +256,6 @@ def create_app(service: Service) -> Starlette:
         middleware.append(Middleware(TrustedHostMiddleware, allowed_hosts=hosts, www_redirect=False))
     handlers = {HTTPException: partial(_not_found, service)}
     return Starlette(routes=routes, middleware=middleware, exception_handlers=handlers)
-
-
-Endpoint = Callable[[Request], Awaitable[Response]]
 
 
 def _guarded(service: Service, endpoint: Endpoint) -> Endpoint:

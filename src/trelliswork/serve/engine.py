@@ -31,25 +31,12 @@ class Job:
         self.error: Exception | None = None
         self.started = False
 
-    def settle(self) -> None:
-        """Give the answers, or the error, to who waits for them; in the thread of the event loop."""
-        if self.error is not None and not self.future.cancelled():
-            self.future.set_exception(self.error)
-        elif not self.future.cancelled():
-            self.future.set_result(self.answers)
-
 
 class Engine:
     """Computes in a daemon thread, one batch after the other, so that the server keeps answering.
 
-    Parameters
-    ----------
-    max_waiting : int
-        Number of jobs that may wait; one more is refused.
-    batch_words : int
-        Number of words that are answered by one call.
-    observe : callable, optional
-        Called after each batch in the thread, with key, number of words, and seconds.
+    At most ``max_waiting`` jobs wait; one more is refused. One call answers at most ``batch_words`` words, unless a job
+    has more. ``observe`` is called after each batch in the thread, with key, number of words, and seconds.
     """
 
     def __init__(self, max_waiting: int, batch_words: int = 0, observe: Observe | None = None) -> None:
@@ -133,5 +120,9 @@ def _alone(job: Job) -> None:
 
 
 def _settle(batch: list[Job]) -> None:
+    """Give the answers, or the errors, to who waits for them; in the thread of the event loop."""
     for job in batch:
-        job.settle()
+        if job.error is not None and not job.future.cancelled():
+            job.future.set_exception(job.error)
+        elif not job.future.cancelled():
+            job.future.set_result(job.answers)

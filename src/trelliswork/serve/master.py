@@ -27,25 +27,17 @@ Process = asyncio.subprocess.Process
 
 
 class Child:
-    """A worker process, and what it has reported."""
+    """A worker process, and what it reports: "ready" or why not, a line after each reload, an empty one at the end."""
 
     def __init__(self, process: Process) -> None:
-        self.process = process
-        self.ready: asyncio.Future[str] = asyncio.get_running_loop().create_future()  # "ready", or why not
-        self.reloads: asyncio.Queue[str] = asyncio.Queue()  # a line after each reload, an empty one at the end
+        self.process, self.lines, self.started = process, asyncio.Queue[str](), asyncio.Event()
         self._listening = asyncio.ensure_future(self._listen())
 
     async def _listen(self) -> None:
         assert self.process.stdout is not None
         while line := await self.process.stdout.readline():
-            text = line.decode(errors="replace").strip()
-            if not self.ready.done():
-                self.ready.set_result(text)
-            else:
-                await self.reloads.put(text)
-        if not self.ready.done():
-            self.ready.set_result("")
-        await self.reloads.put("")
+            await self.lines.put(line.decode(errors="replace").strip())
+        await self.lines.put("")
 
 
 class Master:
@@ -114,12 +106,12 @@ class Master:
         with contextlib.suppress(ConnectionError):
             process.stdin.write(f"{self._settings.to_json()}\n".encode())
             await process.stdin.drain()
-        line = await child.ready
+        line = await child.lines.get()
+        child.started.set()
         if line != "ready":
             code = await process.wait()
-            raise TrellisworkError(
-                line.removeprefix("failed ") or f"a worker ended with exit code {code} at its start."
-            )
+            message = f"a worker ended with exit code {code} at its start."
+            raise TrellisworkError(line.removeprefix("failed ") or message)
 
     async def _keep(self, row: int) -> None:
         """Replace a worker whenever it ends."""
@@ -149,9 +141,9 @@ class Master:
         for child in list(self._workers.values()):
             with contextlib.suppress(ProcessLookupError, TimeoutError):
                 async with asyncio.timeout(RELOAD_SECONDS):
-                    await asyncio.shield(child.ready)  # it may have read the old model just before
+                    await child.started.wait()  # it may have read the old model just before
                     child.process.send_signal(signal.SIGHUP)
-                    await child.reloads.get()
+                    await child.lines.get()
         failed = self._metrics.total("reloads_total", 'result="failed"') - failed
         _say("models were loaded again" if not failed else "not all models were loaded again: see above")
 
@@ -185,25 +177,12 @@ def serve(
     ready: Callable[[str], object] = print,
     waiting: Callable[[], object] = lambda: None,
 ) -> None:
-    """Serve models until SIGTERM or Ctrl-C.
+    """Serve models until SIGTERM or Ctrl-C, at a free port if ``port`` is 0.
 
-    Parameters
-    ----------
-    settings : Settings
-        Models and limits.
-    host, port : str, int
-        Port 0 chooses a free port.
-    allow_remote : bool
-        Whether the address may be one that other machines can reach.
-    ready : callable
-        Called with the address when all workers serve.
-    waiting : callable
-        Called if that takes long.
-
-    Notes
-    -----
-    Requests need the key in the environment variable ``TRELLISWORK_API_KEY``, if it is set. Without a key, requests to
-    this machine must use one of its names, so that a page of another site cannot send any (DNS rebinding).
+    ``ready`` is called with the address when all workers serve, ``waiting`` if that takes long. An address that other
+    machines can reach is an error without ``allow_remote``. Requests need the key in the environment variable
+    ``TRELLISWORK_API_KEY``, if it is set. Without a key, requests to this machine must use one of its names, so that a
+    page of another site cannot send any (DNS rebinding).
     """
     check_host(host, allow_remote)
     if not hasattr(signal, "SIGHUP"):

@@ -1,30 +1,22 @@
 """The OpenAPI document, built from the declarations of abilities and the settings."""
 
+from collections import Counter
 from typing import Any
 
 from trelliswork import __version__
-from trelliswork.serve.abilities import Ability, Named
+from trelliswork.serve.abilities import NUMBER, STRING, Ability, Named, array, record
 from trelliswork.serve.settings import Settings
 
 _TOKEN = {
     "anyOf": [
         {"type": ["string", "integer", "null"]},
-        {"type": "array", "items": {"type": "string"}},
-        {"type": "object", "additionalProperties": {"type": "number"}},
+        array(STRING),
+        {"type": "object", "additionalProperties": NUMBER},
     ]
 }
-_SENTENCE = {"anyOf": [{"type": "string"}, {"type": "array", "items": {"$ref": "#/components/schemas/Token"}}]}
-_ERROR = {
-    "type": "object",
-    "required": ["error"],
-    "properties": {
-        "error": {
-            "type": "object",
-            "required": ["what", "expected", "got"],
-            "properties": {name: {"type": "string"} for name in ("what", "expected", "got")},
-        }
-    },
-}
+_SENTENCE = {"anyOf": [STRING, array({"$ref": "#/components/schemas/Token"})]}
+_PARTS = ("what", "expected", "got")
+_ERROR = record(["error"], error=record(_PARTS, **dict.fromkeys(_PARTS, STRING)))
 _REFUSALS = {
     "400": "Input that cannot be read.",
     "401": "API key missing or wrong.",
@@ -46,18 +38,14 @@ def document(settings: Settings, named: Named, *, has_key: bool) -> dict[str, An
         "/openapi.json": _get("This document.", "application/json", {"type": "object"}),
         "/v1/models": _get("The models, their abilities, and the sentences they read.", "application/json", {}),
     }
-    able: dict[str, list[tuple[str, Ability]]] = {}
+    able = Counter(name for abilities in named.values() for name in abilities)
     for model, abilities in named.items():
-        for ability in abilities.values():
-            paths[f"/v1/{model}/{ability.name}"] = _post(model, ability, settings)
-            able.setdefault(ability.name, []).append((model, ability))
-    for name, owners in able.items():
-        if len(owners) == 1:
-            paths[f"/v1/{name}"] = _post("", owners[0][1], settings)
-    text = (
-        f"Requests have at most {settings.max_body:,} bytes and {settings.max_words:,} words, and are answered within "
-        f"{settings.timeout:g} seconds."
-    )
+        for name, ability in abilities.items():
+            paths[f"/v1/{model}/{name}"] = _post(model, ability)
+            if able[name] == 1:
+                paths[f"/v1/{name}"] = _post("", ability)
+    sizes = f"Requests have at most {settings.max_body:,} bytes and {settings.max_words:,} words"
+    text = f"{sizes}, and are answered within {settings.timeout:g} seconds."
     components: dict[str, Any] = {"schemas": {"Token": _TOKEN, "Sentence": _SENTENCE, "Error": _ERROR}}
     result: dict[str, Any] = {
         "openapi": "3.1.0",
@@ -75,55 +63,36 @@ def document(settings: Settings, named: Named, *, has_key: bool) -> dict[str, An
 
 
 def _get(summary: str, kind: str, schema: Any, *, free: bool = False) -> dict[str, Any]:
-    operation: dict[str, Any] = {
-        "summary": summary,
-        "responses": {"200": {"description": "The answer.", "content": {kind: {"schema": schema}}}},
-    }
-    return {"get": operation | ({"security": []} if free else {})}
+    responses = {"200": {"description": "The answer.", "content": {kind: {"schema": schema}}}}
+    return {"get": {"summary": summary, "responses": responses} | ({"security": []} if free else {})}
 
 
-def _post(model: str, ability: Ability, settings: Settings) -> dict[str, Any]:
+def _post(model: str, ability: Ability) -> dict[str, Any]:
     sentence = {"$ref": "#/components/schemas/Sentence"}
-    fields = {"sentences": {"type": "array", "minItems": 1, "items": sentence}}
-    places: dict[str, Any] = {}
-    either: dict[str, Any] = {"required": ["sentences"]}
-    if not ability.sentences:
-        fields, either = {}, {}
-    else:
-        fields["text"] = {"type": "string", "description": "Raw text, for models of words, instead of sentences."}
-        either = {"oneOf": [{"required": ["sentences"]}, {"required": ["text"]}]}
-        pair = {"type": "array", "items": {"type": "integer"}, "minItems": 2, "maxItems": 2}
-        places = {"words": {"type": "array", "items": {"type": "string"}}, "places": {"type": "array", "items": pair}}
-    answer = {"type": "object", "properties": dict(ability.schema or {}) | places}
-    request = {
-        "type": "object",
-        **either,
-        "additionalProperties": False,
-        "properties": fields | {option.name: option.schema() for option in ability.options},
-    }
-    answers = {
-        "type": "object",
-        "required": ["model", "answers"],
-        "properties": {"model": {"type": "string"}, "answers": {"type": "array", "items": answer}},
-    }
+    options = {option.name: option.schema() for option in ability.options}
+    request, places = record(**options) | {"additionalProperties": False}, {}
+    if ability.sentences:
+        text = {"anyOf": [STRING, array(STRING)], "description": "Raw text, for models of words, instead of sentences."}
+        request["properties"] = {"sentences": array(sentence, minItems=1), "text": text, **options}
+        request["oneOf"] = [{"required": ["sentences"]}, {"required": ["text"]}]
+        pair = array({"type": "integer"}, minItems=2, maxItems=2)
+        places = {"words": array(STRING), "places": array(pair)}
+    answer = record(**dict(ability.schema or {}), **places)
+    answers = record(["model", "answers"], model=STRING, answers=array(answer))
     refusal = {"application/json": {"schema": {"$ref": "#/components/schemas/Error"}}}
+    given = {"application/json": {"schema": request}, "application/x-ndjson": {"schema": sentence}}
+    returned = {"application/json": {"schema": answers}, "application/x-ndjson": {"schema": answer}}
     operation = {
         "operationId": "_".join(filter(None, (ability.name, model))),
         "summary": ability.summary,
         "description": "NDJSON has one sentence per line, and options in the address; answers flow while lines arrive.",
         "parameters": [
-            {"name": option.name, "in": "query", "schema": option.schema(), "description": "Of NDJSON requests."}
-            for option in ability.options
+            {"name": name, "in": "query", "schema": schema, "description": "Of NDJSON requests."}
+            for name, schema in options.items()
         ],
-        "requestBody": {
-            "required": True,
-            "content": {"application/json": {"schema": request}, "application/x-ndjson": {"schema": sentence}},
-        },
+        "requestBody": {"required": True, "content": given},
         "responses": {
-            "200": {
-                "description": "One answer per sentence, in order.",
-                "content": {"application/json": {"schema": answers}, "application/x-ndjson": {"schema": answer}},
-            },
+            "200": {"description": "One answer per sentence, in order.", "content": returned},
             **{status: {"description": text, "content": refusal} for status, text in _REFUSALS.items()},
         },
     }

@@ -25,6 +25,7 @@ HEADERS = {
     "cross-origin-resource-policy": "same-origin",
     "cache-control": "no-store",
 }
+RAW_HEADERS = [(name.encode(), value.encode()) for name, value in HEADERS.items()]
 SIZES = {"order": "order", "context_size": "context size", "rank": "rank", "n_states_": "states"}
 Facts = dict[str, Any]
 
@@ -41,13 +42,10 @@ class Headers:
     def __init__(self, app: ASGIApp) -> None:
         self.app = app
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer a request."""
-
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:  # noqa: D102
         async def send_with_headers(message: Message) -> None:
             if message["type"] == "http.response.start":
-                own = [(name.encode(), value.encode()) for name, value in HEADERS.items()]
-                message = {**message, "headers": [*message.get("headers", []), *own]}
+                message = {**message, "headers": [*message.get("headers", []), *RAW_HEADERS]}
             await send(message)
 
         await self.app(scope, receive, send_with_headers)
@@ -58,28 +56,23 @@ def facts(served: "Served", raw: bool) -> Facts:
     model, form = served.model, served.form
     about = [["kind", model.kind], *_about(model)]
     words = model.known_words() if hasattr(model, "known_words") else None
-    if words is not None:
-        about.append(["known words", f"{len(words):,}"])
-    if model.report_.reason:
-        about.append(["training", model.report_.reason])
-    if model.calibration_ is not None:
-        about.append(["calibration", str(model.calibration_)])
-    posterior = served.abilities.get("posterior")
-    vectors = embeddings(model) is not None
+    more = {"known words": words and f"{len(words):,}", "training": model.report_.reason}
+    more["calibration"] = model.calibration_ and str(model.calibration_)
+    about += [[name, text] for name, text in more.items() if text]
+    vectors, constituents = embeddings(model) is not None, isinstance(model, TreeParser) and model.constituents
     return {
         "name": served.name,
         "kind": model.kind,
         "title": model.title,
         "about": about,
-        "parameters": {key: _text(value) for key, value in model.get_params().items()},
+        "parameters": {key: _short(value) for key, value in model.get_params().items()},
         "abilities": [name for name in served.abilities if name != "neighbors" or vectors],
         "form": {"kind": form.kind, "columns": form.n_columns, "lower": form.lower},
         "raw": raw and form.kind == "words",
         "example": model.example_ or [],
-        "max_words": None if posterior is None else posterior.max_words,
         "layers": _layers(model),
-        "constituents": isinstance(model, TreeParser) and model.constituents,
-        "evidence": isinstance(model, Tagger) or (isinstance(model, TreeParser) and _takes_evidence(model)),
+        "constituents": constituents,
+        "evidence": isinstance(model, Tagger | TreeParser) and not (constituents and not has_all_rules(model)),
         "score": {
             "kind": getattr(model, "evidence_kind", "exact"),
             "bound": getattr(model, "evidence_bound", None),
@@ -88,10 +81,6 @@ def facts(served: "Served", raw: bool) -> Facts:
         },
         "word": _frequent_word(model) if vectors else "",
     }
-
-
-def _takes_evidence(model: Any) -> bool:
-    return not model.constituents or has_all_rules(model)
 
 
 def _layers(model: Any) -> list[Facts]:
@@ -132,6 +121,6 @@ def _frequent_word(model: Any) -> str:
     return next((word for word in items if len(word) > 3 and word.isalpha()), items[0] if items else "")
 
 
-def _text(value: Any) -> str:
+def _short(value: Any) -> str:
     text = value if isinstance(value, str) else repr(value)
     return text if len(text) <= 200 else text[:200] + " ..."

@@ -14,27 +14,19 @@ Plain = dict[str, Any]
 
 
 def labels(model: Any, sentences: Sequence[Any], options: Sequence[Any]) -> list[Plain]:
-    """Answer for a tagger: marginals, spans, entropy and k best labelings."""
-    k, evidence = options
-    known = _one(sentences, evidence, lambda n: _values(evidence, [set(model.labels_)] * n, "label"))
-    spans = bool(layers_with_spans(model))
-    want = Want(outcomes=True, spans=spans, topk=k, entropy=True, evidence=known is not None)
-    return [_plain(*answer) for answer in _ask(model, sentences, want, known=known and [known])]
+    """Answer for a tagger: marginals, spans, and for one layer of labels entropy and k best labelings."""
+    *k, evidence = options
+    names, spans = layer_labels(model), bool(layers_with_spans(model))
 
-
-def layers(model: Any, sentences: Sequence[Any], options: Sequence[Any]) -> list[Plain]:
-    """Answer for a tagger with several layers of labels; there are no k best joint labelings."""
-    (evidence,) = options
-    names = layer_labels(model)
-
-    def read(n: int) -> Plain:
-        given = evidence if isinstance(evidence, dict) else {}
-        if not given or not given.keys() <= names.keys():
+    def read(n: int) -> Any:
+        given = {"": evidence} if k else evidence
+        if not isinstance(given, dict) or not given or not given.keys() <= names.keys():
             raise RequestError("field 'evidence'", f"an object with lists for layers: {', '.join(names)}", evidence)
-        return {name: [_values(own, [set(names[name])] * n, "label")] for name, own in given.items()}
+        rows = {name: [_values(own, [set(names[name])] * n, "label")] for name, own in given.items()}
+        return rows[""] if k else rows
 
     known = _one(sentences, evidence, read)
-    want = Want(outcomes=True, spans=bool(layers_with_spans(model)), evidence=known is not None)
+    want = Want(outcomes=True, spans=spans, topk=sum(k), entropy=bool(k), evidence=known is not None)
     return [_plain(*answer) for answer in _ask(model, sentences, want, known=known)]
 
 
@@ -163,9 +155,10 @@ def _tree_answer(answer: Answer, notes: Plain) -> Plain:
         for (first, last), row in table.items()
         if total[first, last] >= LEAST_SPAN and last - first < n - 1
     ]
-    best = [{"tree": _node(tree), "probability": p} for tree, p in answer.alternatives or ()]
-    plain = {"kind": answer.kind, "tree": _node(answer.value, total), "spans": sorted(found, key=lambda one: -one["p"])}
-    return plain | {"trees": best} | _evidence(answer) | notes
+    plain: Plain = {"kind": answer.kind, "tree": _node(answer.value, total)}
+    plain["spans"] = sorted(found, key=lambda one: -one["p"])
+    plain["trees"] = [{"tree": _node(tree), "probability": p} for tree, p in answer.alternatives or ()]
+    return plain | _evidence(answer) | notes
 
 
 def _node(tree: Tree, total: Any = None, first: int = 0) -> Plain:

@@ -6,10 +6,7 @@ from typing import Any
 import h11
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-REQUEST_SECONDS = 10.0  # from the first byte of a request to its last; of a stream, between two parts
 FIRST_SECONDS = 0.5  # that a new connection has to send something when the server ends
-
-
 PENDING = "trelliswork.pending"  # in the scope of a stream: number of groups of lines that are not answered
 
 
@@ -48,16 +45,12 @@ class JoinedWrites:
 class TimedProtocol(H11Protocol):
     """A connection that is closed if a request is not complete, or a part of the answer not read, in time."""
 
-    request_seconds: float | None = None  # REQUEST_SECONDS
+    request_seconds = 10.0  # from the first byte of a request to its last; of a stream, between two parts
     _timer: asyncio.TimerHandle | None = None
     _writing: asyncio.TimerHandle | None = None
     _begun = False  # whether bytes of a request have come that is not complete
     _served = False
     _ending = False
-
-    @property
-    def _seconds(self) -> float:
-        return REQUEST_SECONDS if self.request_seconds is None else self.request_seconds
 
     def connection_made(self, transport: Any) -> None:
         """Expect the first request."""
@@ -85,7 +78,7 @@ class TimedProtocol(H11Protocol):
         """Start a clock when the client does not read."""
         super().pause_writing()
         if self._writing is None:
-            self._writing = self.loop.call_later(self._seconds, self.transport.abort)
+            self._writing = self.loop.call_later(self.request_seconds, self.transport.abort)
 
     def resume_writing(self) -> None:
         """Stop the clock when it has read."""
@@ -98,8 +91,7 @@ class TimedProtocol(H11Protocol):
     def shutdown(self) -> None:
         """Close the connection, after the request that it is about to send or to have answered, if any."""
         self._ending = True
-        active = self.cycle is not None and not self.cycle.response_complete
-        if active:
+        if self.cycle is not None and not self.cycle.response_complete:
             self.cycle.keep_alive = False
         elif not self._begun and not self._served:
             self.loop.call_later(FIRST_SECONDS, self._close_unless_begun)
@@ -122,7 +114,7 @@ class TimedProtocol(H11Protocol):
             self._begun, self._served = False, True
             self._stop()
         elif self._timer is None:
-            self._timer = self.loop.call_later(self._seconds, self._too_slow)
+            self._timer = self.loop.call_later(self.request_seconds, self._too_slow)
 
     def _too_slow(self) -> None:
         self._timer = None

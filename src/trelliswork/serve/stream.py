@@ -2,7 +2,8 @@
 
 import asyncio
 import json
-from collections.abc import AsyncGenerator, MutableMapping
+import sys
+from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from typing import Any
 
@@ -10,7 +11,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from trelliswork.serve.abilities import Ability, Options
+from trelliswork.serve.abilities import Ability
 from trelliswork.serve.app import NDJSON, Served, Service, explained
 from trelliswork.serve.engine import Job
 from trelliswork.serve.protocol import PENDING
@@ -22,46 +23,29 @@ PATIENCE = 0.02  # seconds until the next try if the queue is full
 Group = list["dict[str, Any] | Job"]  # lines that failed, and jobs of one sentence or more
 
 
-def answer_stream(service: Service, served: Served, ability: Ability, request: Request) -> Response:
-    """Return the response to a stream; options are parameters of the address."""
-    options = ability.read_options(dict(request.query_params), text=True)
-    return _StreamResponse(_Stream(service, served, ability, options, request.scope))
-
-
-class _StreamResponse(Response):
+class Stream(Response):
     """A response that reads the request while it is sent; Starlette's own listens for nothing but the end of it."""
 
-    def __init__(self, stream: "_Stream") -> None:
+    def __init__(self, service: Service, served: Served, ability: Ability, request: Request) -> None:
         super().__init__(media_type=NDJSON)
-        self._stream = stream
+        self._options = ability.read_options(dict(request.query_params), text=True)
+        self._service, self._served, self._ability, self._scope = service, served, ability, request.scope
+        self._groups: asyncio.Queue[Group | None] = asyncio.Queue(AHEAD)
+        self._n_lines = 0
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Send lines of answers while lines of sentences are read."""
         headers = [header for header in self.raw_headers if header[0] != b"content-length"]
-        self._stream.start(receive)
+        self._scope[PENDING] = 0
+        self._reading = asyncio.ensure_future(self._read(receive))
         await asyncio.sleep(0)  # a client that asks whether to continue is told so before the answer begins
         await send({"type": "http.response.start", "status": self.status_code, "headers": headers})
-        async with aclosing(self._stream.answers()) as answers:
+        async with aclosing(self._answers()) as answers:
             async for lines in answers:
                 await send({"type": "http.response.body", "body": lines, "more_body": True})
         await send({"type": "http.response.body", "body": b"", "more_body": False})
 
-
-class _Stream:
-    def __init__(
-        self, service: Service, served: Served, ability: Ability, options: Options, scope: MutableMapping[str, Any]
-    ) -> None:
-        self._scope = scope
-        self._scope[PENDING] = 0
-        self._service, self._served, self._ability, self._options = service, served, ability, options
-        self._groups: asyncio.Queue[Group | None] = asyncio.Queue(AHEAD)
-        self._n_lines = 0
-
-    def start(self, receive: Receive) -> None:
-        """Start to read lines."""
-        self._reading = asyncio.ensure_future(self._read(receive))
-
-    async def answers(self) -> AsyncGenerator[bytes, None]:
-        """Yield lines of answers while lines of sentences are read."""
+    async def _answers(self) -> AsyncGenerator[bytes, None]:
         try:
             while (group := await self._groups.get()) is not None:
                 lines: list[str] = []
@@ -115,30 +99,30 @@ class _Stream:
         words = 0
         for line in lines:
             self._n_lines += 1
-            where = f"line {self._n_lines}"
             try:
-                sentence = self._served.form.sentence(read_json(line, where), where, self._ability.blanks)
-                if len(sentence) > self._service.settings.max_words:
-                    most = f"at most {self._service.settings.max_words:,} words"
-                    raise RequestError(where, most, f"{len(sentence):,} words")
-            except RequestError as error:
-                if sentences:
-                    group.append(await self._submit(sentences))
-                    sentences = []
-                group.append({"error": error.to_dict()})
-                words += 1
-            else:
-                sentences.append(sentence)
+                sentences.append(sentence := self._sentence(line, f"line {self._n_lines}"))
                 words += len(sentence)
+            except RequestError as error:
+                group += [*await self._submitted(sentences), {"error": error.to_dict()}]
+                words += 1
             if words >= GROUP_WORDS:
-                if sentences:
-                    group.append(await self._submit(sentences))
-                await self._put(group)
-                group, sentences, words = [], [], 0
-        if sentences:
-            group.append(await self._submit(sentences))
-        if group:
+                await self._put(group + await self._submitted(sentences))
+                group, words = [], 0
+        if group := group + await self._submitted(sentences):
             await self._put(group)
+
+    def _sentence(self, line: bytes, where: str) -> Tokens:
+        sentence = self._served.form.sentence(read_json(line, where), where, self._ability.blanks)
+        most = min(self._service.settings.max_words, self._ability.max_words or sys.maxsize)
+        if len(sentence) > most:
+            raise RequestError(where, f"at most {most:,} words", f"{len(sentence):,} words")
+        return sentence
+
+    async def _submitted(self, sentences: list[Tokens]) -> Group:
+        """Return the job of sentences that were collected, if any, and empty the list."""
+        taken = list(sentences)
+        sentences.clear()
+        return [await self._submit(taken)] if taken else []
 
     async def _put(self, group: Group) -> None:
         self._scope[PENDING] += 1

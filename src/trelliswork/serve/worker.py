@@ -13,6 +13,7 @@ import signal
 import sys
 import warnings
 from collections.abc import Generator
+from functools import partial
 from typing import Any
 
 import uvicorn
@@ -29,7 +30,6 @@ from trelliswork.serve.sockets import Socket, inherited
 
 SWITCH = 0.001  # seconds after which the thread that computes gives way to the one that talks to clients
 PAUSE = 0.002  # seconds that a worker with more connections than others leaves a new one to them
-FULL_PAUSE = 0.1  # seconds until the next try if the system has no more connections
 KEEP_ALIVE = 60  # seconds that a connection may be idle between requests
 _log = logging.getLogger("trelliswork.serve")
 
@@ -70,9 +70,8 @@ class Worker(uvicorn.Server):
         self._service.metrics.set("workers", 0)
         self._accepting.cancel()
         self._loop.remove_reader(self._listening)
-        with contextlib.suppress(OSError):
-            while self._n < self._service.settings.max_connections and self._accept():
-                pass
+        while self._n < self._service.settings.max_connections and self._accept():
+            pass
         if self._connecting:
             await asyncio.wait(self._connecting)
         self._listening.close()
@@ -94,25 +93,20 @@ class Worker(uvicorn.Server):
                 await asyncio.sleep(PAUSE)
             while self._n >= self._service.settings.max_connections:
                 await asyncio.sleep(PAUSE)
-            try:
-                self._accept()
-            except OSError:  # such as too many open files: try again later
-                await asyncio.sleep(FULL_PAUSE)
+            if not self._accept():
+                await asyncio.sleep(PAUSE)
 
     def _accept(self) -> bool:
         try:
             connection, _ = self._listening.accept()
-        except (BlockingIOError, InterruptedError, ConnectionAbortedError):  # another worker was faster
+        except OSError:  # another worker was faster, or there are too many open files
             return False
         connection.setblocking(False)
-        task = self._loop.create_task(self._loop.connect_accepted_socket(self._protocol, connection))
+        protocol: Any = partial(TimedProtocol, config=self.config, server_state=self.server_state, app_state={})
+        task = self._loop.create_task(self._loop.connect_accepted_socket(protocol, connection))
         self._connecting.add(task)
         task.add_done_callback(self._accepted)
         return True
-
-    def _protocol(self) -> asyncio.Protocol:
-        connection: asyncio.Protocol = TimedProtocol(config=self.config, server_state=self.server_state, app_state={})
-        return connection
 
     def _accepted(self, task: "asyncio.Task[Any]") -> None:
         self._connecting.discard(task)
