@@ -112,3 +112,20 @@ def test_errors(folder, words, message):
 def test_errors_of_training_name_the_line(folder):
     (folder / "long.jsonl").write_text(lines([record(1), {"text": "x", "label": [[0, 4, "X"]]}]), encoding="utf-8")
     assert "long.jsonl:2: the span 0:4 lies outside" in run("train", "crf", "long.jsonl", "-o", "x", cwd=folder).stderr
+
+
+def test_spans_with_probabilities_and_other_forms(folder):
+    text = json.dumps({"text": "Ada slept. Bob went to New York."}) + "\n"
+    (row,) = map(json.loads, run("tag", "ner", "--with", "spans", cwd=folder, input=text).stdout.splitlines())
+    assert [one["label"] for one in row["spans"]] == ["PER", "PER", "LOC"]
+    assert all(0.5 < one["probability"] <= 1 for one in row["spans"])
+    done = run("tag", "ner", "--with", "spans", "--output", "jsonl", cwd=folder, input=text)
+    rows = [json.loads(line) for line in done.stdout.splitlines()]
+    assert [one["text"] for one in rows] == ["Ada slept.", "Bob went to New York."]
+    found = [(one["start"], one["end"], one["probability"]) for sentence in rows for one in sentence["spans"]]
+    assert found == [(one["start"], one["end"], one["probability"]) for one in row["spans"]]
+    table = run("tag", "ner", "--with", "marginals", "--output", "columns", cwd=folder, input=text).stdout
+    assert table.splitlines()[0].split("\t")[:2] == ["Ada", "B-PER"]
+    refused = run("tag", "ner", "--with", "marginals", cwd=folder, input=text)
+    assert refused.returncode == 2
+    assert "--output jsonl" in refused.stderr
