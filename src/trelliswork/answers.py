@@ -233,6 +233,16 @@ def ask(
         last, whether a tree must have it) by sentence.
     min_probability : float, optional
         Answers of a tagger that are less probable are withheld: words of such spans become ``O``, other tags ``_``.
+
+    Examples
+    --------
+    >>> from trelliswork import HMM, bundled
+    >>> from trelliswork.answers import Want, ask
+    >>> train = bundled.load("train")
+    >>> tagger = HMM().fit([s.words for s in train], [s.tags for s in train])
+    >>> (answer,) = ask(tagger, [["They", "saw", "her", "."]], Want(marginals=True))
+    >>> answer.value, [round(p, 2) for p in answer.probabilities]
+    (['PRP', 'VBD', 'PRP', '.'], [1.0, 1.0, 0.91, 1.0])
     """
     task = task or main_task(type(model))
     if not len(X):

@@ -12,7 +12,7 @@ from trelliswork.cli.inputs import AWAITED, Inputs, say_what_is_awaited
 from trelliswork.cli.options import OutputOption, TokenizeOption, TokenizerOption, bundled_option, chosen_tokenizer
 from trelliswork.cli.running import alone, current
 from trelliswork.cli.use.constituents import parse_constituents
-from trelliswork.cli.use.loading import check_tokenized, class_of
+from trelliswork.cli.use.loading import check_tokenized, class_of, load_for
 from trelliswork.cli.use.output import (
     Form,
     FormOption,
@@ -95,6 +95,8 @@ def parse(
 
     Example: echo 'We parse words .' | trelliswork parse parser --format text
     """
+    from trelliswork.models.tasks import TreeParser
+
     want = wanted(with_, ("marginals", "subtrees", "topk"))
     source = Inputs.of(files, bundled, stdin=True)
     split = chosen_tokenizer(tokenize, tokenizer, format)
@@ -113,7 +115,7 @@ def parse(
         raise typer.BadParameter(
             "--with subtrees is for one tree without known heads: leave topk=K, --known-heads out."
         )
-    parser = _load_parser(model)
+    parser = load_for(model, TreeParser, "parse: expected a parser (trelliswork train parser or pcfg)")
     if decode == Decoding.mbr_las and parser.labels_ is None:
         raise DataError(f"{model}: --decoding mbr-las needs labels, and this parser has none.")
     chosen = _format(source, format) if split is None else FileFormat.text
@@ -236,16 +238,6 @@ def _format(source: Inputs, format: FileFormat) -> FileFormat:
 def columns_of(parser: "DependencyParser") -> list[str]:
     """Return the columns of CoNLL-U that a parser reads."""
     return list(parser.input_.get("columns") or COLUMNS)
-
-
-def _load_parser(path: str) -> "DependencyParser":
-    """Return a saved parser; raise an error for another kind of model."""
-    from trelliswork.models import DependencyParser, load
-
-    model = load(path)
-    if not isinstance(model, DependencyParser):
-        raise DataError(f"{path}: expected a parser (trelliswork train parser), got a model of kind {model.kind!r}.")
-    return model
 
 
 def empty_tags(corpus: "Corpus", columns: list[str]) -> list[str]:
