@@ -105,7 +105,7 @@ def chain_induction(
         if step.iteration and step.iteration % 10 == 0:
             say(f"iteration {step.iteration}: log evidence {step.log_evidence or 0:,.1f}, {step.seconds:.0f} s")
 
-    model = HMM(n_states, max_iter=max_iter, tol=1e-6, n_restarts=n_restarts, seed=seed, dtype="float32")
+    model = HMM(n_states, max_iter=max_iter, tol=1e-6, n_restarts=n_restarts, seed=seed, options={"dtype": "float32"})
     seconds = fit(model, words, callback=show)
     history = model.report_.history
     curve = Curve("EM")

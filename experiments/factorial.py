@@ -44,7 +44,7 @@ def factorial(
         _add(table, len(words), "two CRFs", rates, times, sum(model.report_.n_iter for model, _ in models))
         for engine in engines:
             say(f"{len(words):,} sentences: {engine}")
-            joint = FactorialCRF(("pos", "chunk"), FEATURES, l2=l2, engine=engine)  # type: ignore[arg-type]
+            joint = FactorialCRF(("pos", "chunk"), features=FEATURES, l2=l2, engine=engine)  # type: ignore[arg-type]
             _, trained = timed(joint.fit, words, {"pos": tags, "chunk": chunks})
             layers, tagged = timed(joint.predict_layers, test[0])
             rates = _rates(test, layers["pos"], layers["chunk"])

@@ -105,11 +105,11 @@ def kernel_hmm(
         settings: dict[str, Any] = (OF_LARGE if size.states >= LARGE else {}) | options
         lm = HMMLanguageModel(
             size.states, parameterization="kernel" if size.rank else "softmax", n_features=size.rank or 256,
-            max_iter=max_iter, max_minutes=max_minutes, em_iterations=em_iterations, seed=seed, schedule="linear",
+            max_iter=max_iter, em_iterations=em_iterations, seed=seed, options={"schedule": "linear"},
             **settings,
         )  # fmt: skip
         restart_peak_memory()
-        _one(table, size, _trained(lm, size, train, dev, keep, say), test)
+        _one(table, size, _trained(lm, size, train, dev, keep, say, max_minutes), test)
     if kneser_ney:
         _baseline(table, train, dev, test, say)
     table.rows += [[name, None, valid, None, tested, *[None] * 7] for name, valid, tested in PUBLISHED]
@@ -117,7 +117,13 @@ def kernel_hmm(
 
 
 def _trained(
-    lm: HMMLanguageModel, size: Size, train: Words, dev: Words, keep: str | os.PathLike[str] | None, say: Say
+    lm: HMMLanguageModel,
+    size: Size,
+    train: Words,
+    dev: Words,
+    keep: str | os.PathLike[str] | None,
+    say: Say,
+    max_minutes: float | None,
 ) -> HMMLanguageModel:
     """Return the trained model, from the folder ``keep`` if it is there."""
     checkpoint = file = None
@@ -143,7 +149,7 @@ def _trained(
                 f"validation {point[2]:.1f}"
             )
 
-    lm.fit(train, dev=dev, checkpoint=checkpoint, callback=show)
+    lm.fit(train, dev=dev, checkpoint=checkpoint, callback=show, max_minutes=max_minutes)
     lm.report_.details["curve"] = [_point(step, n_tokens) for step in lm.report_.history]  # saved with the model
     if file is not None:
         lm.save(file)

@@ -106,7 +106,7 @@ def _perplexity(table: Table, trees: list[Tree], ranks: tuple[int, ...], max_ite
     train, held_out = [s for k, s in enumerate(tags) if k % 10], tags[::10]
     perplexities = []
     for R in (*ranks, None):
-        model = PCFG(20, None, rank=R, max_iter=max_iter, tol=0, right_bias=4.0, seed=seed)
+        model = PCFG(20, n_preterminals=None, rank=R, max_iter=max_iter, tol=0, right_bias=4.0, seed=seed)
         seconds = fit(model, train)
         name = "dense" if R is None else f"rank {R}"
         perplexity, own = model.perplexity(held_out), model.perplexity(train)

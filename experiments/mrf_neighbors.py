@@ -85,14 +85,16 @@ def mrf_neighbors(
         )
     models: dict[str, tuple[Neighbors | None, float]] = {}
     fields: dict[str, dict[str, Any]] = {
-        "MRF lifted": {"bound": bound, "max_iter": 10_000},
+        "MRF lifted": {"options": {"bound": bound}, "max_iter": 10_000},
         "MRF pseudo-likelihood": {"algorithm": "pseudo-likelihood", "max_iter": 1_000},
     }
     for name, options in fields.items():
         say(f"{name}: training")
-        model = MRFLanguageModel(order, rank, max_words=max_words, max_minutes=max(minutes, 1e-9), **options)
+        model = MRFLanguageModel(order, rank=rank, max_words=max_words, **options)
         tell = partial(_tell, model.algorithm, say)
-        seconds = fit(model, text if n_sentences is None else sentences, dev=dev, callback=tell)
+        seconds = fit(
+            model, text if n_sentences is None else sentences, dev=dev, callback=tell, max_minutes=max(minutes, 1e-9)
+        )
         models[name] = _neighbors_of(model.vocabulary_, model.neighbors), seconds
         last = model.report_.history[-1]
         done = f"{last.iteration} iterations" if model.algorithm == "lifted" else f"{last.iteration / 10:g} epochs"
@@ -191,13 +193,14 @@ def word_similarities(
         table.notes.append(f"Counting for order {order}: {time.process_time() - began:.1f} CPU s.")
     for rank in ranks:
         models = {
-            "MRF lifted": MRFLanguageModel(2, rank, max_iter=10_000, max_minutes=max(minutes, 1e-9)),
-            "MRF spectral": MRFLanguageModel(window, rank, algorithm="spectral"),
+            "MRF lifted": MRFLanguageModel(2, rank=rank, max_iter=10_000),
+            "MRF spectral": MRFLanguageModel(window, rank=rank, algorithm="spectral"),
         }
         for name, model in models.items():
             say(f"{name}, {rank} dimensions: training")
             began = time.process_time()
-            fit(model, counted[model.order])
+            limit = {} if model.algorithm == "spectral" else {"max_minutes": max(minutes, 1e-9)}
+            fit(model, counted[model.order], **limit)
             seconds = time.process_time() - began
             ids = {word: i for i, word in enumerate(model.vocabulary_) if i}
             _add(table, name, (model.word_vectors(), ids, seconds), sets)

@@ -17,6 +17,7 @@ from trelliswork.data.moments import Moments, count_moments
 from trelliswork.errors import ValueRangeError
 from trelliswork.learning.report import Step
 from trelliswork.models.mrf import MRFLanguageModel
+from trelliswork.models.parameters import arranged
 
 PARTS = (
     "k1", "chain", "weighted", "from-k1", "star", "no-unary", "full", "k3", "k4", "k1-rank100", "rank100", "pseudo",
@@ -121,9 +122,9 @@ def mrf_ptb(
             shared |= {"max_iter": 1 if quick else 5, "max_words": max_words}
         if part == "from-k1" and first is None:
             say(f"{name}: training K=1 as a start")
-            first = MRFLanguageModel(**(shared | {"order": 1}))
+            first = MRFLanguageModel(**arranged(MRFLanguageModel, shared | {"order": 1}))
             fit(first, counts[1][0], dev=counts[1][1])
-        model = MRFLanguageModel(**(shared | options))
+        model = MRFLanguageModel(**arranged(MRFLanguageModel, shared | options))
         start = first if part == "from-k1" else None
         results.append(_row(name, model, counts[model.order], files, table, estimates, quick, start, say))
         if part == "k1":
@@ -256,8 +257,8 @@ def _baseline(part: str, table: Table, files: Files, rank: int, quick: bool, say
         model = KneserNey(5, max_words=max_words)
         seconds = fit(model, files[0])
     else:
-        model = LogBilinear(2, size, max_words=max_words, max_iter=1 if quick else 20, max_minutes=15.0)
-        seconds = fit(model, files[0], dev=files[1])
+        model = LogBilinear(2, rank=size, max_words=max_words, max_iter=1 if quick else 20)
+        seconds = fit(model, files[0], dev=files[1], max_minutes=15.0)
     mean = model.score(files[1])
     table.rows.append([name, *[None] * 4, _nats(mean), "exact", math.exp(-mean), None, None, None, seconds])
     table.add(f"{name}: per token", None, mean, "nats", seconds, "exact")

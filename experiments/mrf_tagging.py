@@ -64,7 +64,7 @@ def mrf_tagging(
             ("", "HMM, suffix model", HMM(unknown="suffix")),
         ]
         for L in n_words:
-            tagger = MRFTagger(1, L, l2=l2, min_count=min_count, max_iter=max_iter)
+            tagger = MRFTagger(1, n_words=L, l2=l2, min_count=min_count, max_iter=max_iter)
             models.append(("mrf" if n_words[0] == L else "", f"MRF, L={L}", tagger))
         for key, name, model in models:
             say(f"{NAMES[data]}: {name}")

@@ -67,7 +67,7 @@ def tagger(model: Any) -> Answers:
     known = [[label if n % 4 == 1 else None for n, label in enumerate(labels[::-1])][::-1] for labels in predicted]
     return weights(model) | {
         "predict": strings(predicted),
-        "posterior-decoding": strings(model.predict(NEW, decoding="posterior")),
+        "posterior-decoding": strings(model.predict(NEW, decoding="mbr")),
         "known": strings(model.predict(NEW, known=known)),
         "marginals": numbers(model.predict_marginals(NEW)),
         "marginals-known": numbers(model.predict_marginals(NEW, known=known)),
@@ -124,7 +124,7 @@ FITS: dict[str, tuple[Callable[[], Any], Callable[[Any], Answers]]] = {
     "hmm-order2": (lambda: t.HMM(order=2).fit(WORDS, TAGS), both),
     "hmm-order3": (lambda: t.HMM(order=3).fit(WORDS, CHUNKS), tagger),
     "hmm-em": (lambda: t.HMM(6, max_iter=8, seed=3).fit(WORDS), both),
-    "hmm-em-many": (lambda: t.HMM(40, max_iter=5, seed=3, dtype="float32").fit(WORDS), both),
+    "hmm-em-many": (lambda: t.HMM(40, max_iter=5, seed=3, options={"dtype": "float32"}).fit(WORDS), both),
     "hmm-em-beam": (lambda: t.HMM(30, max_iter=5, beam="kl=0.01,min=4").fit(WORDS), both),
     "hmm-partial": (lambda: t.HMM(max_iter=8).fit(WORDS, PARTIAL), both),
     "factorial": (
@@ -135,7 +135,7 @@ FITS: dict[str, tuple[Callable[[], Any], Callable[[Any], Answers]]] = {
     "parser": (lambda: t.DependencyParser(1, hash_bits=14, max_iter=2).fit(PAIRS, TREES), parser),
     "parser-order2": (lambda: t.DependencyParser(2, hash_bits=14, max_iter=1).fit(PAIRS, TREES), parser),
     "pcfg": (
-        lambda: t.PCFG(3, 5, max_iter=4).fit(SHORT),
+        lambda: t.PCFG(3, n_preterminals=5, max_iter=4).fit(SHORT),
         lambda model: language_model(model, [w for w in NEW if len(w) < 12]),
     ),
     "hmm-lm": (lambda: t.HMMLanguageModel(16, hidden=8, max_iter=2).fit(WORDS), language_model),

@@ -141,7 +141,8 @@ def _prepare_hmm(group: Any, folder: Path, params: Params) -> dict[str, Any]:
 def _hmm(group: Any, folder: Path, params: Params) -> float:
     from trelliswork import HMM
 
-    options: Any = {"max_iter": params["max_iter"], "tol": 0.0, "dtype": "float32", "unknown": "symbol", "min_count": 5}
+    options: Any = {"max_iter": params["max_iter"], "tol": 0.0, "unknown": "symbol", "min_count": 5}
+    options["options"] = {"dtype": "float32"}
     return HMM(params["states"], **options).fit(_STATE["X"]).report_.value
 
 
@@ -230,4 +231,4 @@ def _pcfg(group: Any, folder: Path, params: Params) -> float:
     from trelliswork import PCFG
 
     warnings.simplefilter("ignore")
-    return PCFG(10, 20, max_iter=params["max_iter"], tol=0.0).fit(_STATE["X"]).report_.value
+    return PCFG(10, n_preterminals=20, max_iter=params["max_iter"], tol=0.0).fit(_STATE["X"]).report_.value

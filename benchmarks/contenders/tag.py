@@ -98,7 +98,7 @@ def trelliswork(params: Params) -> Task:
     model = str(_folder() / "model")
     words, tags = read_upos("train")
     if params["task"] == "load":
-        CRF("pos", max_iter=1, feature_set="all", min_count=2).fit(words, tags).save(model)
+        CRF("pos", max_iter=1, options={"feature_set": "all"}, min_count=2).fit(words, tags).save(model)
         megabytes = sum(file.stat().st_size for file in Path(model).iterdir()) / 1e6
 
         def load() -> float:

@@ -74,7 +74,7 @@ def test_counts_and_text_give_the_same_model(tmp_path, model):
         (["--order", 1], "exact", "position"),
         (["--order", 1, "--bound", "star"], "star", "position"),
         (["--order", 1, "--cover-weights", "0.5"], "chain", "position"),
-        (["--order", 2, "--history-size", 3], "chain", "position"),
+        (["--order", 2], "chain", "position"),
         (["--algorithm", "pseudo-likelihood", "--learning-rate", 0.01, "--batch-size", 16], "chain", "word"),
     ],
 )

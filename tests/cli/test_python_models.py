@@ -10,7 +10,7 @@ from trelliswork import CRF, HMM, FactorialCRF, bundled
 
 
 @pytest.mark.parametrize(
-    "tagger", [CRF("pos", max_iter=10), HMM(), FactorialCRF(("pos", "chunk"), "pos", max_iter=3)], ids=type
+    "tagger", [CRF("pos", max_iter=10), HMM(), FactorialCRF(("pos", "chunk"), features="pos", max_iter=3)], ids=type
 )
 def test_tag_and_evaluate(tagger, tmp_path) -> None:
     sentences = bundled.load("train")[:60]

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.commands import COMMAND, run
+from tests.estimators import made
 from trelliswork import CRF, HMM, PCFG, DependencyParser, FactorialCRF, bundled
 
 SENTENCES = bundled.load("train")[:80]
@@ -26,9 +27,9 @@ MODELS = {
         WORDS, [list(zip(s.tags, s.chunks, strict=True)) for s in SENTENCES]
     ),
     "ready": lambda: CRF(None, max_iter=5).fit([[{"w": w} for w in s] for s in WORDS], [s.tags for s in SENTENCES]),
-    "grammar": lambda: PCFG(3, 4, rank=4, max_iter=2, max_length=8).fit(WORDS),
-    "parser": lambda: DependencyParser(**SMALL).fit(X, TREES),
-    "with_tagger": lambda: DependencyParser(**SMALL, tagger="hmm").fit(X, TREES),
+    "grammar": lambda: PCFG(3, n_preterminals=4, rank=4, max_iter=2, max_length=8).fit(WORDS),
+    "parser": lambda: made(DependencyParser, **SMALL).fit(X, TREES),
+    "with_tagger": lambda: made(DependencyParser, **SMALL, tagger="hmm").fit(X, TREES),
 }
 TREES = [list(zip(s.heads, s.relations, strict=True)) for s in SENTENCES]
 INPUTS = {

@@ -17,7 +17,7 @@ def test_limits_are_raised_and_lowered():
             grammar.predict([["a"], *sentence])
         assert caught.value.sentence == 1
         with limits.limits(**{name: 1e-9}), pytest.raises(LimitError):
-            PCFG(2, 3).fit(sentence)
+            PCFG(2, n_preterminals=3).fit(sentence)
         with limits.limits(**{name: 1e-12}), pytest.raises(LimitError):
             DependencyParser(1, hash_bits=10).fit([[("a", "N")]], [[0]])
     assert grammar.score(sentence) == before

@@ -4,12 +4,13 @@ import numpy as np
 from numpy.testing import assert_allclose
 
 from experiments import bp_marginals as module
+from tests.estimators import made
 from tests.models.parser.corpus import SMALL, treebank
 from trelliswork import DependencyParser, bundled
 
 
 def test_posteriors_by_enumeration_and_by_chains_agree(monkeypatch):
-    parser = DependencyParser(2, **SMALL, calibrated=False).fit(*treebank("train", 60))
+    parser = made(DependencyParser, 2, **SMALL, calibrated=False).fit(*treebank("train", 60))
     sentence = next(s for s in bundled.load("test") if len(s.words) == 5)
     exact = module._sentence(parser, sentence, 1, 0)
     assert exact.exact
@@ -32,7 +33,7 @@ def test_table_of_all_methods():
 
 
 def test_the_score_of_a_tree_is_log_z_of_that_tree_alone():
-    parser = DependencyParser(2, **SMALL, calibrated=False).fit(*treebank("train", 60))
+    parser = made(DependencyParser, 2, **SMALL, calibrated=False).fit(*treebank("train", 60))
     sentence = next(s for s in bundled.load("test") if len(s.words) == 5)
     one = module._sentence(parser, sentence, 1, 0)
     (a, b, c), parts = one.scores, one.parts
@@ -45,7 +46,7 @@ def test_the_score_of_a_tree_is_log_z_of_that_tree_alone():
 
 
 def test_the_common_error_of_all_variants_is_of_first_order():
-    parser = DependencyParser(2, **SMALL, calibrated=False).fit(*treebank("train", 60))
+    parser = made(DependencyParser, 2, **SMALL, calibrated=False).fit(*treebank("train", 60))
     sentence = next(s for s in bundled.load("test") if len(s.words) == 5)
     one = module._sentence(parser, sentence, 1, 0)
     a, b, c = one.scores

@@ -11,6 +11,7 @@ from numpy.testing import assert_allclose
 
 import trelliswork as tw
 from tests.commands import run
+from tests.estimators import made
 from trelliswork import CRF, BrownClusters, FactorialCRF, Lexicon, WordVectors
 from trelliswork.compute.sharing import Group, sharing
 from trelliswork.data.moments import count_moments
@@ -61,7 +62,7 @@ def test_a_macro_without_its_knowledge(macro):
 @pytest.mark.parametrize("features", ["pos", "U:%c[0,1]\nU:%l[0]\nU:w=%x[0,0]\nU:%v[0]"])
 def test_saved_models_need_no_other_file(tmp_path, features, hash_bits):
     lexicon = Lexicon({"cat": "animal", "dog": "animal"})
-    crf = CRF(features, clusters=CLUSTERS, vectors=VECTORS, lexicon=lexicon, hash_bits=hash_bits)
+    crf = CRF(features, clusters=CLUSTERS, vectors=VECTORS, lexicon=lexicon, options={"hash_bits": hash_bits})
     crf.fit(X, Y)
     test = [["a", "cat", "sleeps"], ["the", "horse"]]
     assert crf.predict(test)[0] == ["D", "N", "V"]
@@ -101,8 +102,8 @@ def test_vectors_are_like_attributes_with_values():
         return made
 
     options = {"l2": 0.3, "feature_set": "all", "tol": 1e-12, "max_iter": 500}
-    ours = CRF("U:w=%x[0,0]\nU:v-=%v[-1]\nU:v=%v[0]", vectors=VECTORS, **options).fit(X, Y)
-    other = CRF(token, **options).fit(X, Y)
+    ours = made(CRF, "U:w=%x[0,0]\nU:v-=%v[-1]\nU:v=%v[0]", vectors=VECTORS, **options).fit(X, Y)
+    other = made(CRF, token, **options).fit(X, Y)
     assert len(ours.weights_) == len(other.weights_)
     test = [["a", "cat", "sleeps"], ["the", "cat", "runs"], ["horse"]]
     for a, b in zip(ours.predict_marginals(test), other.predict_marginals(test), strict=True):
@@ -133,7 +134,7 @@ def test_start_from_a_model_with_vectors():
 def test_vectors_and_other_training():
     for options in ({"algorithm": "sgd"}, {"beam": "size=2"}, {"order": 2}):
         with pytest.raises(ValueRangeError, match="vectors"):
-            CRF("U:%v[0]", vectors=VECTORS, **options).fit(X, Y)
+            made(CRF, "U:%v[0]", vectors=VECTORS, **options).fit(X, Y)
     with pytest.raises(ValueRangeError, match="preset or templates"):
         CRF(lambda s, t: [s[t]], clusters=CLUSTERS).fit(X, Y)
     with pytest.raises(ValueRangeError, match="letters"):
@@ -144,7 +145,7 @@ def test_vectors_and_other_training():
 
 def test_factorial_crf_with_clusters(tmp_path):
     y = {"pos": Y, "same": Y}
-    tagger = FactorialCRF(("pos", "same"), "U:%c[0,2]", clusters=CLUSTERS, l2=0.1).fit(X, y)
+    tagger = FactorialCRF(("pos", "same"), features="U:%c[0,2]", clusters=CLUSTERS, l2=0.1).fit(X, y)
     assert tagger.predict([["a", "cat"]]) == [[("D", "D"), ("N", "N")]]
     tagger.save(tmp_path / "m")
     again = FactorialCRF.load(tmp_path / "m")
@@ -157,11 +158,11 @@ def test_factorial_crf_with_vectors(tmp_path, features):
     """Two layers without ties are two CRFs."""
     y, test = {"pos": Y, "same": Y}, [["a", "cat", "sleeps"], ["horse"]]
     options = {"vectors": VECTORS, "l2": 0.3, "tol": 1e-9, "max_iter": 300}
-    tagger = FactorialCRF(("pos", "same"), features, ties=(), **options).fit(X, y)
-    single = CRF(features if isinstance(features, str) else features["pos"], **options).fit(X, Y)
+    tagger = made(FactorialCRF, ("pos", "same"), features=features, ties=(), **options).fit(X, y)
+    single = made(CRF, features if isinstance(features, str) else features["pos"], **options).fit(X, Y)
     for ours, other in zip(tagger.predict_marginals(test)["pos"], single.predict_marginals(test), strict=True):
         assert_allclose([list(p.values()) for p in ours], [list(p.values()) for p in other], atol=2e-3)
-    tied = FactorialCRF(("pos", "same"), features, **options).fit(X, y, dev=(X, y))
+    tied = made(FactorialCRF, ("pos", "same"), features=features, **options).fit(X, y, dev=(X, y))
     tied.save(tmp_path / "m")
     again = FactorialCRF.load(tmp_path / "m")
     assert again.vectors.words == VECTORS.words
@@ -328,7 +329,7 @@ class TestWordVectors:
         for model in (
             tw.HMMLanguageModel(4, max_iter=1).fit(text),
             tw.MRFLanguageModel(2, max_iter=50, tol=0.1, strict=True).fit(text),
-            LogBilinear(1, 3, max_iter=1, strict=True).fit(text),
+            LogBilinear(1, rank=3, max_iter=1, strict=True).fit(text),
         ):
             vectors = WordVectors.from_model(model)
             assert set(vectors.words) == {"the", "a", "cat", "dog", "sleeps", "barks"}
@@ -400,8 +401,8 @@ def test_parser_with_clusters(tmp_path):
     y = [[(2, "nsubj"), (0, "root")], [(2, "amod"), (3, "nsubj"), (0, "root")]] * 4
     known = BrownClusters.from_paths({"dogs": "010", "cats": "011", "bark": "1", "big": "00"})
     options = {"order": 2, "hash_bits": 12, "min_count": 1, "max_iter": 1, "max_iter_second_order": 1}
-    plain = tw.DependencyParser(**options).fit(X_trees, y)
-    parser = tw.DependencyParser(clusters=known, **options).fit(X_trees, y)
+    plain = made(tw.DependencyParser, **options).fit(X_trees, y)
+    parser = made(tw.DependencyParser, clusters=known, **options).fit(X_trees, y)
     active = [sum(int((w != 0).sum()) for w in p.weights_[:2]) for p in (plain, parser)]
     assert active[1] > active[0]
     assert all((b != 0).sum() > (a != 0).sum() for a, b in zip(plain.weights_[2:], parser.weights_[2:], strict=True))
@@ -411,7 +412,7 @@ def test_parser_with_clusters(tmp_path):
     assert again.parse(test) == parser.parse(test)
     assert again.clusters == known
     assert [h for h, _ in again.predict(test)[0]] == [2, 3, 0]
-    tagged = tw.DependencyParser(clusters=known, tagger="crf", **options).fit(X_trees, y)
+    tagged = made(tw.DependencyParser, clusters=known, tagger="crf", **options).fit(X_trees, y)
     assert tagged.predict([["big", "cats", "bark"]])[0][2] == (0, "root")
 
 
@@ -422,8 +423,8 @@ class OneOfTwo(Group):
 def test_one_of_two_processes():
     """The other process has no sentences, so that the result is that of one."""
     options = {"clusters": CLUSTERS, "vectors": VECTORS, "lexicon": Lexicon.learn([["dog"]], [["B-X"]]), "tol": 1e-9}
-    alone = CRF("pos", **options).fit(X, Y)
+    alone = made(CRF, "pos", **options).fit(X, Y)
     with sharing(OneOfTwo()):
-        shared = CRF("pos", **options).fit(X, Y)
+        shared = made(CRF, "pos", **options).fit(X, Y)
     p, q = (np.array([list(t.values()) for t in m.predict_marginals(X)[0]]) for m in (alone, shared))
     assert_allclose(p, q, atol=1e-4)

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from tests.estimators import made
 from tests.processes import RankError, on_ranks
 from trelliswork import CRF
 from trelliswork.compute.sharing import Group
@@ -92,7 +93,7 @@ def train(group, n, options):
     sentences = bundled.load("train")[:n]
     start, stop = group.share(n)
     own = sentences[start:stop]
-    crf = CRF(**options).fit([list(s.words) for s in own], [list(s.tags) for s in own])
+    crf = made(CRF, **options).fit([list(s.words) for s in own], [list(s.tags) for s in own])
     dev = bundled.load("test")[:50]
     predicted = crf.predict([list(s.words) for s in dev])
     return [crf.report_.value, predicted, float(crf.weights_.sum()), crf.report_.details.get("processes")]

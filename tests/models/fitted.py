@@ -27,7 +27,7 @@ BUILDERS = {  # of some of the sentences
     "LogBilinear": lambda own=ALL: LogBilinear(context_size=1, rank=2, max_iter=1).fit(WORDS[own]),
     "MRFLanguageModel": lambda own=ALL: t.MRFLanguageModel(order=1, rank=2, min_count=2, tol=0.1).fit(WORDS[own]),
     "MRFTagger": lambda own=ALL: t.MRFTagger(tol=0.1).fit(WORDS[own], TAGS[own]),
-    "PCFG": lambda own=ALL: t.PCFG(2, 3, max_iter=1, tol=0).fit([w for w in WORDS[own] if len(w) < 12]),
+    "PCFG": lambda own=ALL: t.PCFG(2, n_preterminals=3, max_iter=1, tol=0).fit([w for w in WORDS[own] if len(w) < 12]),
 }
 
 

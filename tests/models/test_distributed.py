@@ -52,7 +52,7 @@ def refused(group):
         with pytest.raises(ProcessError, match="takes small steps"):
             BUILDERS[name](slice(0, 20))
     with pytest.raises(ProcessError, match="takes small steps"):
-        PCFG(algorithm="gradient").fit(WORDS)
+        PCFG(options={"algorithm": "gradient"}).fit(WORDS)
     return True
 
 

@@ -105,7 +105,7 @@ def test_the_threshold_has_the_best_expected_f1_of_all_sets_of_spans():
 def test_decoding_respects_evidence_and_labels_without_an_outside():
     model = MODELS["bio"]()
     known = [["B-V", "O", None, None]]
-    for decoding in ("viterbi", "posterior", "mbr-span"):
+    for decoding in ("viterbi", "mbr", "mbr-span"):
         assert model.predict(X[:1], decoding=decoding, known=known)[0][:2] == ["B-V", "O"]
     without = t.CRF("U:%x[0,0]").fit(X[:3], BIO[:3])
     assert all(set(row) <= set(without.labels_) for row in without.predict(X, decoding="mbr-span"))
@@ -121,7 +121,7 @@ def test_posterior_decoding_takes_the_most_probable_label_of_each_token():
     for name in ("CRF", "HMM", "MRFTagger"):
         rows = fitted(name).predict_marginals(WORDS[:3])
         best = [[max(p, key=p.get) for p in row] for row in rows]
-        assert fitted(name).predict(WORDS[:3], decoding="posterior") == best
+        assert fitted(name).predict(WORDS[:3], decoding="mbr") == best
 
 
 def test_layers_with_spans():
@@ -135,13 +135,13 @@ def test_layers_with_spans():
         for span, probability in row:  # at most the probability of any of its labels
             assert probability <= min(p[w][own[w]] for w in range(span.start, span.stop)) + 1e-3
     decoded = model.predict_layers(X, decoding="mbr-span")
-    assert decoded["pos"] == model.predict_layers(X, decoding="posterior")["pos"]
+    assert decoded["pos"] == model.predict_layers(X, decoding="mbr")["pos"]
     assert all(row == labels_from_spans(spans(row), len(row)) for row in decoded["chunk"])
 
 
 def test_the_exact_engine_gives_the_probability_of_whole_labelings():
     X = [["a", "b"]]
-    model = t.FactorialCRF(("one", "two"), "U:%x[0,0]", engine="exact", l2=0.3, scheme=None)
+    model = t.FactorialCRF(("one", "two"), features="U:%x[0,0]", engine="exact", l2=0.3, scheme=None)
     model.fit([["a", "b"], ["b"]], [[("A", "x"), ("B", "y")], [("A", "y")]])
     every = [[list(zip(one, two, strict=True))] for one in product("AB", repeat=2) for two in product("xy", repeat=2)]
     log_p = np.concatenate([model.log_prob(X, y) for y in every])

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 import trelliswork
+from tests.estimators import made
 from tests.models.fitted import BUILDERS, PAIRS, SHORT, TAGS, TREES, WORDS, fitted
 from trelliswork.data.vocabulary import Vocabulary
 from trelliswork.errors import DataError, NotFittedError, ShapeError, TrellisworkError, ValueRangeError
@@ -21,7 +22,7 @@ FORBIDDEN = {
     "rate", "epochs", "max_epochs", "tolerance", "method", "rare", "max_seconds", "K", "stop_after",
     "parameterisation", "step_size", "lr", "n_iter", "n_epochs",
 }  # fmt: skip
-FIT = ["self", "X", "y", "dev", "start", "checkpoint", "callback"]
+FIT = ["self", "X", "y", "dev", "start", "sample_weight", "checkpoint", "callback", "max_minutes"]
 WITHOUT_ITERATIONS = {"KneserNey"}
 TAGGERS = [name for name in NAMES if issubclass(CLASSES[name], Tagger) and name != "FactorialCRF"]
 LANGUAGE_MODELS = [name for name in NAMES if issubclass(CLASSES[name], LanguageModel)]
@@ -43,12 +44,38 @@ def test_parameters_use_the_shared_names_and_are_explained(name):
 
 
 @pytest.mark.parametrize("name", NAMES)
+def test_a_user_is_shown_few_parameters(name):
+    """Law 6: at most 15, one of them positional; the others are items of ``options`` with the same checks."""
+    known, cls = declared(CLASSES[name]), CLASSES[name]
+    shown, hidden = ([k for k, d in known.items() if d.shown is side] for side in (True, False))
+    assert len(shown) <= 15
+    arguments = inspect.signature(cls).parameters
+    assert [*arguments] == [*shown, *(["options"] if hidden else [])]
+    kinds = [p.kind for p in arguments.values()]
+    assert kinds[1:] == [inspect.Parameter.KEYWORD_ONLY] * (len(kinds) - 1) != kinds
+    with pytest.raises(TypeError, match="one argument by position"):
+        cls(1, 2)
+    for parameter in hidden:
+        with pytest.raises(TypeError, match=f"{parameter} is one of the options"):
+            cls(**{parameter: known[parameter].default})
+        value = ["none"] if known[parameter].default is None else known[parameter].default
+        model = cls().set_params(**{f"options__{parameter}": value})
+        assert getattr(model, parameter) is value
+        assert model.get_params()["options"] == {parameter: value}
+        with pytest.raises(AttributeError, match="set_params"):
+            setattr(model, parameter, value)
+    if hidden:
+        with pytest.raises(ValueRangeError, match="has no option 'color'; it has "):
+            cls(options={"color": 1}).fit(WORDS, TAGS)
+
+
+@pytest.mark.parametrize("name", NAMES)
 def test_parameters_have_one_meaning(name):
     """A name that two estimators share has one type and one set of limits."""
     for parameter, d in declared(CLASSES[name]).items():
         for other in NAMES:
             same = declared(CLASSES[other]).get(parameter)
-            if same is not None and parameter in ("l1", "l2", "tol", "seed", "patience", "max_minutes", "min_count"):
+            if same is not None and parameter in ("l1", "l2", "tol", "seed", "patience", "min_count"):
                 limits = (d.parameter.minimum, d.parameter.maximum, d.parameter.above, d.parameter.below)
                 others = (same.parameter.minimum, same.parameter.maximum, same.parameter.above, same.parameter.below)
                 assert limits == others, f"{parameter} of {name} and {other}"
@@ -57,19 +84,21 @@ def test_parameters_have_one_meaning(name):
 @pytest.mark.parametrize("name", NAMES)
 def test_fit_has_one_signature(name):
     arguments = inspect.signature(CLASSES[name].fit).parameters
-    assert [a for a in arguments if a != "sample_weight"] == [a for a in FIT if a in arguments]
+    assert list(arguments) == [a for a in FIT if a in arguments]
     assert {"self", "X", "y", "callback"} <= set(arguments)
     assert all(arguments[a].kind is inspect.Parameter.KEYWORD_ONLY for a in arguments if a not in ("self", "X", "y"))
     if name not in WITHOUT_ITERATIONS:
-        assert {"dev", "checkpoint"} <= set(arguments), f"{name} iterates"
-        assert "max_minutes" in declared(CLASSES[name])
+        assert {"dev", "checkpoint", "max_minutes"} <= set(arguments), f"{name} iterates"
+    for other in set(FIT[3:]) - set(arguments):
+        with pytest.raises(ValueRangeError, match=f"has no use for {other}: leave it out"):
+            CLASSES[name]().fit(WORDS, **{other: 1})
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_a_wrong_parameter_is_an_error_before_anything_is_read(name):
     for parameter, d in declared(CLASSES[name]).items():
         if d.parameter.minimum is not None:
-            model = CLASSES[name](**{parameter: type(d.default or 1)(d.parameter.minimum - 1)})
+            model = made(CLASSES[name], **{parameter: type(d.default or 1)(d.parameter.minimum - 1)})
             with pytest.raises(ValueRangeError, match=f"{parameter} must be at least"):
                 model.fit(WORDS, TAGS)
 

@@ -70,13 +70,13 @@ def _pages(kind: str) -> list[Page]:
     if kind == "parser":
         heads, relations = [list(s.heads) for s in DEV], [list(s.relations) for s in DEV]
         sample = Sample("development", tagged(DEV), heads, relations)
-        model = DependencyParser(1, hash_bits=14, max_iter=2, max_iter_labels=1)
+        model = DependencyParser(1, hash_bits=14, max_iter=2, options={"max_iter_labels": 1})
         model.fit(tagged(TRAIN), trees(TRAIN), dev=(sample.X, trees(DEV)))
         report = model.evaluate(sample.X, trees(DEV))
         return [training_page(model, outcome, sample=sample),
                 evaluation_page(model, report, file="test", sample=sample)]  # fmt: skip
     if kind == "pcfg":
-        model = PCFG(3, 4, max_iter=2, max_length=10).fit(text)
+        model = PCFG(3, n_preterminals=4, max_iter=2, max_length=10).fit(text)
         gold = [prune(s.tree, functions=False, unary=False) for s in DEV if len(s.words) < 11]
         tokens = [list(tree.leaves()) for tree in gold]
         report = {"brackets": {"all": model.evaluate(gold)}, "perplexity": model.perplexity(tokens)}
@@ -87,8 +87,8 @@ def _pages(kind: str) -> list[Page]:
         return [training_page(model, outcome, sample=labeled)]
     model = {
         "kneser-ney": KneserNey(3),
-        "lbl": LogBilinear(2, 4, max_iter=2),
-        "mrf-lm": MRFLanguageModel(1, 4, max_iter=3),
+        "lbl": LogBilinear(2, rank=4, max_iter=2),
+        "mrf-lm": MRFLanguageModel(1, rank=4, max_iter=3),
         "hmm-lm": HMMLanguageModel(4, hidden=4, max_iter=1),
     }[kind].fit(text, **({"dev": text[:20]} if kind != "kneser-ney" else {}))
     pages = [training_page(model, outcome, sample=Sample("training", text))]

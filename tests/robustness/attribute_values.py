@@ -9,6 +9,7 @@ import warnings
 
 import numpy as np
 
+from tests.estimators import made
 from trelliswork import CRF, TrellisworkError
 
 TRAINERS = (
@@ -28,7 +29,7 @@ def attempt(trainer: dict, rng: np.random.Generator) -> str:
         X.append([{f"a{rng.integers(4)}": float(v), "b": float(w)} for v, w in values])
         y.append([str(label) for label in rng.integers(3, size=n)])
     try:
-        found = CRF(None, max_iter=3, **trainer).fit(X, y).predict(X)
+        found = made(CRF, None, max_iter=3, **trainer).fit(X, y).predict(X)
     except TrellisworkError:
         return "refused"
     assert list(map(len, found)) == list(map(len, X))

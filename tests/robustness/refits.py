@@ -55,20 +55,20 @@ ESTIMATORS = {
     "crf-frozen": (lambda: CRF("pos", max_iter=2), TAGGED, lambda m: m.freeze().predict_marginals(SENTENCES)),
     "hmm": (lambda: HMM(), TAGGED, lambda m: m.predict(SENTENCES)),
     "factorial": (
-        lambda: FactorialCRF(["tag", "first"], "pos", max_iter=1),
+        lambda: FactorialCRF(["tag", "first"], features="pos", max_iter=1),
         LAYERS,
         lambda m: m.predict_layers(SENTENCES[:2]),
     ),
     "mrf-tagger": (lambda: MRFTagger(max_iter=1), TAGGED, lambda m: m.predict(SENTENCES)),
     "parser": (
-        lambda: DependencyParser(1, max_iter=1, max_iter_labels=1, hash_bits=10, calibrated=False),
+        lambda: DependencyParser(1, max_iter=1, options={"max_iter_labels": 1}, hash_bits=10, calibrated=False),
         TREES,
         lambda m: m.predict(PAIRS),
     ),
-    "pcfg": (lambda: PCFG(3, 5, max_iter=1), TEXT, lambda m: m.perplexity(SENTENCES[:2])),
+    "pcfg": (lambda: PCFG(3, n_preterminals=5, max_iter=1), TEXT, lambda m: m.perplexity(SENTENCES[:2])),
     "kneser-ney": (lambda: KneserNey(3), TEXT, lambda m: m.perplexity(SENTENCES)),
-    "mrf": (lambda: MRFLanguageModel(1, 4, max_iter=1), TEXT, lambda m: m.perplexity(SENTENCES)),
-    "lbl": (lambda: LogBilinear(2, 4, max_iter=1), TEXT, lambda m: m.perplexity(SENTENCES)),
+    "mrf": (lambda: MRFLanguageModel(1, rank=4, max_iter=1), TEXT, lambda m: m.perplexity(SENTENCES)),
+    "lbl": (lambda: LogBilinear(2, rank=4, max_iter=1), TEXT, lambda m: m.perplexity(SENTENCES)),
     "hmm-lm": (lambda: HMMLanguageModel(4, hidden=4, max_iter=1), TEXT, lambda m: m.perplexity(SENTENCES)),
 }
 

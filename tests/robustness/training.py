@@ -48,7 +48,7 @@ FAMILIES = {
     ),
     "crf-converged": lambda **o: t.CRF("pos", tol=1e-2).fit(words(), tags(), **o),
     "sgd": lambda **o: t.CRF("pos", algorithm="sgd", max_iter=9, tol=0.05).fit(words(), tags(), **o),
-    "hmm": lambda **o: t.HMM(5, max_iter=12, tol=1e-3, n_restarts=2, probe=2).fit(words(), **o),
+    "hmm": lambda **o: t.HMM(5, max_iter=12, tol=1e-3, n_restarts=2, options={"probe": 2}).fit(words(), **o),
     "mrf": lambda **o: t.MRFLanguageModel(2, rank=3, min_count=2, max_iter=12).fit(words(), **o),
     "mrf-text": lambda **o: t.MRFLanguageModel(2, rank=3, min_count=2, algorithm="pseudo-likelihood", max_iter=3).fit(
         words(), **o
@@ -57,11 +57,13 @@ FAMILIES = {
         words(), tags(), dev=(words("dev", 20), tags("dev", 20)), **o
     ),
     "hmm-lm": lambda **o: t.HMMLanguageModel(4, hidden=4, max_iter=3).fit(words(), dev=words("dev", 10), **o),
-    "parser": lambda **o: t.DependencyParser(1, hash_bits=12, max_iter=4, max_iter_labels=2, tagger="hmm").fit(
-        *trees(), dev=trees("dev", 10), **o
-    ),
-    "pcfg": lambda **o: t.PCFG(2, 3, max_iter=6, tol=1e-4).fit(short(), **o),
-    "pcfg-gradient": lambda **o: t.PCFG(2, 3, algorithm="gradient", max_iter=6, tol=1e-2).fit(short(), **o),
+    "parser": lambda **o: t.DependencyParser(
+        1, hash_bits=12, max_iter=4, options={"max_iter_labels": 2}, tagger="hmm"
+    ).fit(*trees(), dev=trees("dev", 10), **o),
+    "pcfg": lambda **o: t.PCFG(2, n_preterminals=3, max_iter=6, tol=1e-4).fit(short(), **o),
+    "pcfg-gradient": lambda **o: t.PCFG(
+        2, n_preterminals=3, options={"algorithm": "gradient"}, max_iter=6, tol=1e-2
+    ).fit(short(), **o),
     "lbl": lambda **o: LogBilinear(context_size=1, rank=2, max_iter=5).fit(words(), **o),
     "factorial": lambda **o: t.FactorialCRF(("pos", "chunk"), max_iter=8).fit(words(), layers(), **o),
 }

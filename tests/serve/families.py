@@ -48,11 +48,11 @@ MAKERS: dict[str, Callable[[], Any]] = {
     "factorial-crf": lambda: FactorialCRF(max_iter=5).fit(WORDS, {"pos": TAGS, "chunk": CHUNKS}),
     "parser": lambda: DependencyParser(1, max_iter=2, hash_bits=16).fit(TAGGED, HEADS),
     "parser-2": lambda: DependencyParser(2, max_iter=1, hash_bits=16, tagger="hmm").fit(TAGGED, TREES),
-    "pcfg": lambda: PCFG(3, 6, max_iter=3).fit(WORDS),
-    "mrf-lm": lambda: MRFLanguageModel(2, 4, max_iter=5, min_count=2).fit(WORDS),
+    "pcfg": lambda: PCFG(3, n_preterminals=6, max_iter=3).fit(WORDS),
+    "mrf-lm": lambda: MRFLanguageModel(2, rank=4, max_iter=5, min_count=2).fit(WORDS),
     "hmm-lm": lambda: HMMLanguageModel(8, hidden=8, max_iter=1, min_count=2).fit(WORDS),
     "kneser-ney": lambda: KneserNey(3, min_count=2).fit(WORDS),
-    "lbl": lambda: LogBilinear(2, 4, max_iter=1, min_count=2).fit(WORDS),
+    "lbl": lambda: LogBilinear(2, rank=4, max_iter=1, min_count=2).fit(WORDS),
 }
 
 

@@ -52,7 +52,7 @@ class Decide(StrEnum):
     """How one structure is chosen from a posterior."""
 
     viterbi = "viterbi"
-    posterior = "posterior"
+    mbr = "mbr"
     mbr_span = "mbr-span"
     mbr_las = "mbr-las"
 

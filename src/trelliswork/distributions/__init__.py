@@ -7,6 +7,7 @@ from trelliswork.distributions.dependency_tree import NearlyProjectiveTree, Proj
 from trelliswork.distributions.factor_graph import FactorGraph
 from trelliswork.distributions.grammar_tree import GrammarExpectations, GrammarTree
 from trelliswork.distributions.linear_chain import ChainExpectations, LinearChain
+from trelliswork.distributions.ngram_chain import NgramChain
 from trelliswork.distributions.path_structure import PathExpectations
 from trelliswork.distributions.semi_markov_chain import SemiMarkovChain
 from trelliswork.distributions.span_tree import SpanTree
@@ -39,6 +40,7 @@ __all__ = [
     "LinearChain",
     "LowRankFactor",
     "NearlyProjectiveTree",
+    "NgramChain",
     "PathExpectations",
     "ProjectiveTree",
     "ProjectiveTreeFactor",

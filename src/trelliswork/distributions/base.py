@@ -154,11 +154,8 @@ class Distribution(Displayed, torch.distributions.Distribution, ABC):
         return [self._named(one, self.names.labels) for one in value]
 
     def _named(self, value: Tensor, labels: Sequence[str]) -> list[Any]:
-        """Return one structure with names: here the label of each position that is not padding.
-
-        The states of chains of higher order are n-grams, numbered so that the remainder is the last label.
-        """
-        return [labels[k % len(labels)] for k in value.tolist() if k >= 0]
+        """Return one structure with names: here the label of each position that is not padding."""
+        return [labels[k] for k in value.tolist() if k >= 0]
 
     def _best(self, value: Tensor, ranks: bool = False) -> Best:
         """Return structures (B, ..), or with ``ranks`` (B, k, ..), and how to compute their log-probabilities."""

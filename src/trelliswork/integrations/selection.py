@@ -189,9 +189,8 @@ def _marginals(model: Any, X: Any) -> Iterator[list[Floats]]:
 
 
 def _needs_dicts(model: Tagger) -> bool:
-    """Return whether marginals are not those of a chain of labels: isotonic maps, beams, orders above 1."""
-    mapped = model.calibration_ is not None and bool(model.calibration_.maps)
-    return mapped or getattr(model, "order", 1) != 1 or getattr(model, "beam", None) is not None
+    """Return whether marginals are not those of a chain of labels: beams, orders above 1."""
+    return getattr(model, "order", 1) != 1 or getattr(model, "beam", None) is not None
 
 
 def _chain_marginals(model: Tagger, X: Any) -> Iterator[list[Floats]]:

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from trelliswork.compute.sharing import current
+from trelliswork.errors import ValueRangeError
 from trelliswork.learning.checkpoint import Arrays, Checkpoint, with_prefix
 from trelliswork.learning.report import STOPPED, Callback, FitReport, Step
 
@@ -63,6 +64,8 @@ class Watch:
         checkpoint: Checkpoint | None = None,
         callback: Callback | None = None,
     ) -> None:
+        if max_minutes is not None and not max_minutes > 0:
+            raise ValueRangeError(f"max_minutes must be a positive number, got {max_minutes!r}.")
         self.development, self.patience, self.max_minutes = development, patience, max_minutes
         self.checkpoint, self.callback = checkpoint, callback
         self.stage = ""

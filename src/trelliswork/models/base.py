@@ -3,7 +3,7 @@
 import inspect
 import json
 import logging
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import wraps
 from pathlib import Path
@@ -22,7 +22,7 @@ from trelliswork.learning.watch import Development, Watch, open_checkpoint
 from trelliswork.models.calibration import Calibration
 from trelliswork.models.entrance import METHODS, checking
 from trelliswork.models.examples import keeping_example, plain_sentence
-from trelliswork.models.parameters import declared, documented, plain_signature, unknown_parameter
+from trelliswork.models.parameters import Declared, declared, unknown_parameter
 
 Arrays = dict[str, NDArray[Any]]
 _log = logging.getLogger("trelliswork.models")
@@ -106,9 +106,14 @@ def _in_one_step(fit: Callable[..., Any]) -> Callable[..., Any]:
     ``fit`` starts from the parameters alone, the other methods from everything there is. After an error or Ctrl-C the
     estimator is what it was.
     """
+    known = [*inspect.signature(fit).parameters][1:]
 
     @wraps(fit)
     def wrapped(self: Any, *args: Any, **options: Any) -> Any:
+        for name in options:
+            if name in _FIT and name not in known:
+                own = f"{type(self).__name__}.{fit.__name__}"
+                raise ValueRangeError(f"{own} has no use for {name}: leave it out. It takes {', '.join(known)}.")
         kept = [*self._parameters(), *_SKLEARN] if fit.__name__ == "fit" else list(self.__dict__)
         twin = object.__new__(type(self))
         twin.__dict__ = {name: self.__dict__[name] for name in kept if name in self.__dict__}
@@ -121,6 +126,7 @@ def _in_one_step(fit: Callable[..., Any]) -> Callable[..., Any]:
 
 _SKLEARN = ("_metadata_request", "_parent_callback_ctx", "_skl_callbacks")  # what scikit-learn notes before a fit
 _TRAINING = ("fit", "partial_fit", "fit_stream")
+_FIT = {"y", "dev", "start", "sample_weight", "checkpoint", "callback", "max_minutes"}  # of all estimators
 _PLAIN = ("get_params", "set_params", "set_fit_request", "get_metadata_routing")  # of the parameters alone
 
 
@@ -150,12 +156,10 @@ class Estimator(Displayed):
     input_: dict[str, Any]
     calibration_: Calibration | None = None
     example_: list[Any] | None = None
+    _declared: ClassVar[dict[str, Declared]]
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
-        if "__init__" in cls.__dict__ and cls.__doc__:
-            cls.__doc__ = documented(cls)
-            cls.__signature__ = plain_signature(cls)  # type: ignore[attr-defined]  # for help()
         if "predict" in cls.__dict__ and not getattr(cls.predict, "__isabstractmethod__", False):  # type: ignore[attr-defined]
             cls.predict = _returning_predictions(cls.predict)  # type: ignore[attr-defined]
         if "fit" in cls.__dict__ and not getattr(cls.fit, "__isabstractmethod__", False):  # type: ignore[attr-defined]
@@ -169,14 +173,6 @@ class Estimator(Displayed):
             if inspect.isfunction(method) and not name.startswith("_") and name not in _PLAIN:
                 setattr(cls, name, (_in_one_step if name in _TRAINING else _on_one_state)(method))
 
-    def __new__(cls, *args: Any, **options: Any) -> Self:
-        """Name the parameter that other packages call otherwise; ``__init__`` does the rest."""
-        known = cls._parameters()
-        for name in options:
-            if name not in known:
-                raise TypeError(unknown_parameter(cls, name, known))
-        return super().__new__(cls)
-
     @classmethod
     def _parameters(cls) -> list[str]:
         return [name for name in inspect.signature(cls.__init__).parameters if name != "self"]
@@ -186,17 +182,32 @@ class Estimator(Displayed):
         return {name: getattr(self, name) for name in self._parameters()}
 
     def set_params(self, **parameters: Any) -> Self:
-        """Change arguments of ``__init__``; unknown names are an error."""
+        """Change arguments of ``__init__``, or single options as in ``options__tol=0.1``; others are an error."""
         known = self._parameters()
         for name, value in parameters.items():
-            if name not in known:
-                raise ValueRangeError(unknown_parameter(type(self), name, known))
-            setattr(self, name, value)
+            inner = name.removeprefix("options__")
+            if inner != name and inner in declared(type(self)):
+                setattr(self, "options", dict(getattr(self, "options", None) or {}) | {inner: value})  # noqa: B010
+            elif name in known:
+                setattr(self, name, value)
+            else:
+                raise ValueRangeError(unknown_parameter(type(self), name))
         return self
+
+    def _values(self, *without: str) -> dict[str, Any]:
+        """Return the values of all declared parameters, those in ``options`` too."""
+        return {name: getattr(self, name) for name in declared(type(self)) if name not in without}
 
     def _check_parameters(self) -> None:
         """Raise `ValueRangeError` if a parameter has a wrong type or is out of its declared range."""
-        for name, declaration in declared(type(self)).items():
+        known, options = declared(type(self)), getattr(self, "options", None)
+        if options is not None and not isinstance(options, Mapping):
+            raise ValueRangeError(f"options must be a dict of parameters by name, got {options!r}.")
+        for name in options or ():
+            if name not in known or known[name].shown:
+                others = ", ".join(other for other, d in known.items() if not d.shown)
+                raise ValueRangeError(f"{type(self).__name__} has no option {name!r}; it has {others}.")
+        for name, declaration in known.items():
             declaration.check(getattr(self, name))
 
     def __repr__(self) -> str:
@@ -349,17 +360,9 @@ class Estimator(Displayed):
         """Return weights at the temperature."""
         return weights if self._temperature == 1 else weights / self._temperature
 
-    def _mapped(self, p: NDArray[Any], names: Sequence[str], layer: str = "") -> NDArray[Any]:
-        """Return marginals (..., S) after the isotonic maps of the calibration."""
-        return p if self.calibration_ is None else self.calibration_.mapped(p, names, layer)
-
     def _span_thresholds(self, X: Any) -> dict[str, float]:
         """Return the thresholds of decisions about spans by layer; none for models without spans."""
         return {}
-
-    def _calibration_events(self, X: Any, y: Any) -> dict[str, dict[str, tuple[NDArray[Any], NDArray[Any]]]]:
-        """Return probabilities of answers and whether they are correct, by layer and label, for isotonic maps."""
-        raise AssertionError("each estimator with marginals has such events")
 
     def _state(self) -> tuple[dict[str, Any], Arrays]:
         """Return the saved state: plain data for JSON, and arrays."""
@@ -372,10 +375,15 @@ class Estimator(Displayed):
 
 
 def watch_for(
-    model: Any, development: Development | None, checkpoint: Any, mark: Callable[[], str], callback: Callback | None
+    model: Any,
+    development: Development | None,
+    checkpoint: Any,
+    mark: Callable[[], str],
+    callback: Callback | None,
+    max_minutes: float | None,
 ) -> Watch:
-    """Return the watch of a fit with the limits of a model; ``mark`` identifies the run for a checkpoint."""
-    limits = {"patience": model.patience, "max_minutes": model.max_minutes}
+    """Return the watch of a fit with the patience of a model; ``mark`` identifies the run for a checkpoint."""
+    limits = {"patience": model.patience, "max_minutes": max_minutes}
     return Watch(development, checkpoint=open_checkpoint(checkpoint, mark), callback=callback, **limits)
 
 

@@ -1,16 +1,30 @@
-"""Declarations of estimator parameters: the checks, the documentation and the options of ``train`` come from them.
+"""Declarations of estimator parameters: ``__init__``, checks, documentation and options of ``train`` come from them.
 
-A parameter is declared once, in the signature of ``__init__``: its type and a `Parameter` in ``Annotated``, and its
-default. Parameters that several estimators share are defined here, so that a name means the same everywhere.
+A parameter is declared once, as an attribute of its class: its type and a `Parameter` in ``Annotated``, and its
+default. The first is positional, the others are keywords. Those declared with `option` are rarely set: they are passed
+by name in the parameter ``options``. Parameters that several estimators share are defined here, so that a name means
+the same everywhere.
 """
 
 import inspect
 import operator
+import textwrap
 import types
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import KW_ONLY, dataclass
 from pathlib import Path
-from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
+from typing import (
+    Annotated,
+    Any,
+    ClassVar,
+    Literal,
+    NamedTuple,
+    TypeVar,
+    Union,
+    dataclass_transform,
+    get_args,
+    get_origin,
+)
 
 from trelliswork.data.files import shorten
 from trelliswork.errors import ValueRangeError
@@ -44,6 +58,7 @@ class Declared:
     types: tuple[Any, ...]
     default: Any
     parameter: Parameter
+    shown: bool = True  # False: an item of ``options``, and of the command's ``--help-all``
 
     @property
     def optional(self) -> bool:
@@ -104,21 +119,105 @@ def _check_type(name: str, value: Any, plain: list[Any]) -> None:
         raise ValueRangeError(f"{name} must be {_either([descriptions[t] for t in plain])}, got {value!r}.")
 
 
-def declared(estimator: type) -> dict[str, Declared]:
-    """Return the declared parameters of an estimator class by name, in the order of ``__init__``."""
-    result = {}
-    init: Any = getattr(estimator, "__init__")  # noqa: B009  # mypy distrusts the attribute
-    hints = get_type_hints(init, include_extras=True)
-    for name, argument in inspect.signature(init).parameters.items():
-        if name == "self":
-            continue
-        annotation, parameter = hints[name], Parameter("")
-        if get_origin(annotation) is Annotated:
-            annotation, *metadata = get_args(annotation)
-            parameter = next((m for m in metadata if isinstance(m, Parameter)), parameter)
-        kinds = get_args(annotation) if get_origin(annotation) in (Union, types.UnionType) else (annotation,)
-        result[name] = Declared(name, kinds, argument.default, parameter)
-    return result
+class Option:
+    """A parameter that is an item of ``options``; as an attribute of an estimator it can be read."""
+
+    def __init__(self, default: Any) -> None:
+        self.default = default
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self.name = name
+
+    def __get__(self, model: Any, owner: type) -> Any:
+        return self if model is None else (model.options or {}).get(self.name, self.default)
+
+    def __set__(self, model: Any, value: Any) -> None:
+        raise AttributeError(f"{self.name} is one of the options: call set_params(options__{self.name}=...).")
+
+
+def option(default: Any, *, init: Literal[False] = False) -> Any:
+    """Declare a parameter that is passed in ``options``; ``init`` tells so to type checkers."""
+    return Option(default)
+
+
+def later(default: Any = inspect.Parameter.empty, *, init: Literal[False] = False) -> Any:
+    """Declare an attribute that is no parameter, with the value that it has before a fit, if any."""
+    return _Later(default)
+
+
+class _Later(NamedTuple):
+    """A marker with the value of an attribute before a fit."""
+
+    default: Any
+
+
+Class = TypeVar("Class", bound=type)
+
+
+@dataclass_transform(eq_default=False, field_specifiers=(option, later))
+def estimator(cls: Class) -> Class:
+    """Give a class of estimators an ``__init__`` that stores the declared parameters, and their documentation."""
+    declarations: dict[str, Declared] = {}
+    arguments: list[inspect.Parameter] = []
+    kind: Any = inspect.Parameter.POSITIONAL_OR_KEYWORD
+    for name, annotation in inspect.get_annotations(cls).items():
+        default: Any = vars(cls).get(name, inspect.Parameter.empty)
+        origin: Any = get_origin(annotation)
+        if isinstance(default, _Later):
+            delattr(cls, name)
+            if default.default is not inspect.Parameter.empty:
+                setattr(cls, name, default.default)
+        elif annotation == KW_ONLY:
+            kind = inspect.Parameter.KEYWORD_ONLY
+        elif ClassVar not in (origin, annotation):
+            plain, parameter = annotation, Parameter("")
+            if origin is Annotated:
+                plain, *metadata = get_args(annotation)
+                parameter = next((m for m in metadata if isinstance(m, Parameter)), parameter)
+            shown = not isinstance(default, Option)
+            if shown:
+                arguments.append(inspect.Parameter(name, kind, default=default, annotation=plain))
+                delattr(cls, name)
+            if name != "options":
+                kinds = get_args(plain) if get_origin(plain) in (Union, types.UnionType) else (plain,)
+                value = default if shown else default.default
+                declarations[name] = Declared(name, kinds, value, parameter, shown)
+    signature = inspect.Signature(arguments)
+
+    def __init__(self: Any, *values: Any, **named: Any) -> None:  # noqa: N807
+        if unknown := [name for name in named if name not in signature.parameters]:
+            raise TypeError(unknown_parameter(cls, unknown[0]))
+        if len(values) > 1:
+            second = arguments[1].name if len(arguments) > 1 else ""
+            raise TypeError(
+                f"{cls.__name__} takes one argument by position, {arguments[0].name}: "
+                f"name the others, as in {second}=..."
+            )
+        bound = signature.bind(*values, **named)
+        bound.apply_defaults()
+        self.__dict__.update(bound.arguments)
+
+    own = inspect.Parameter("self", inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    __init__.__signature__ = inspect.Signature([own, *arguments])  # type: ignore[attr-defined]
+    __init__.__qualname__, __init__.__module__ = f"{cls.__qualname__}.__init__", cls.__module__
+    cls.__init__ = __init__  # type: ignore[misc]
+    cls._declared = declarations  # type: ignore[attr-defined]
+    cls.__signature__ = signature  # type: ignore[attr-defined]
+    cls.__doc__ = _documented(cls)
+    return cls
+
+
+def declared(estimator: Any) -> dict[str, Declared]:
+    """Return the declared parameters of an estimator class by name, shown ones first."""
+    declarations: dict[str, Declared] = estimator._declared
+    return declarations
+
+
+def arranged(estimator: Any, values: Mapping[str, Any]) -> dict[str, Any]:
+    """Return arguments for an estimator class from values of its declared parameters; some go to ``options``."""
+    hidden = {name: d.default for name, d in declared(estimator).items() if not d.shown}
+    options = {k: v for k, v in values.items() if k in hidden and not (type(v) is type(hidden[k]) and v == hidden[k])}
+    return {k: v for k, v in values.items() if k not in hidden} | ({"options": options} if options else {})
 
 
 _ELSEWHERE = {  # our names, and those of CRFsuite, sklearn-crfsuite, scikit-learn and hmmlearn
@@ -131,40 +230,48 @@ _ELSEWHERE = {  # our names, and those of CRFsuite, sklearn-crfsuite, scikit-lea
     "seed": ("random_state",),
     "n_states": ("n_components",),
     "n_restarts": ("n_init",),
-    "history_size": ("num_memories",),
     "learning_rate": ("eta0",),
-    "start_prior": ("startprob_prior",),
-    "transition_prior": ("transmat_prior",),
+    "transition_prior": ("transmat_prior", "startprob_prior"),
 }
 
 
-def unknown_parameter(estimator: type, name: str, known: Sequence[str]) -> str:
+def unknown_parameter(estimator: Any, name: str) -> str:
     """Return a message about a parameter that an estimator does not have; other packages may have it."""
+    known, own = declared(estimator), estimator.__name__
     for here, names in _ELSEWHERE.items():
         if name in names and here in known:
             inverse = ", and large values regularize more: about 1 / (2 C)" if name == "C" else ""
-            return f"{estimator.__name__}: {name} is called {here} here{inverse}."
-    return f"{estimator.__name__} has no parameter {name!r}; it has {', '.join(known)}."
+            return f"{own}: {name} is called {here} here{inverse}." + _in_options(known[here])
+    if name in known:
+        return f"{own}: {name} is one of the options." + _in_options(known[name])
+    if name == "max_minutes":
+        return f"{own}: max_minutes is an argument of fit."
+    return f"{own} has no parameter {name!r}; it has {', '.join(known)}."
 
 
-def plain_signature(estimator: type) -> inspect.Signature:
-    """Return the signature of an estimator class without the metadata of its parameters."""
-    init: Any = vars(estimator)["__init__"]
-    hints, arguments = get_type_hints(init), list(inspect.signature(init).parameters.values())[1:]
-    return inspect.Signature([a.replace(annotation=hints[a.name]) for a in arguments])
+def _in_options(d: Declared) -> str:
+    return "" if d.shown else f" Pass options={{'{d.name}': ...}}, or set_params(options__{d.name}=...)."
 
 
-def documented(estimator: type) -> str:
+def _documented(estimator: Any) -> str:
     """Return the docstring of an estimator with a section on its parameters, made from their declarations."""
     import re
-    import textwrap
 
     text = inspect.cleandoc(estimator.__doc__ or "")
     lines = ["Parameters", "----------"]
-    for name, d in declared(estimator).items():
-        lines.append(f"{name} : {d.type_name}, default {d.default!r}")
-        sentences = d.parameter.text + (f" None: {d.parameter.unset}." if d.parameter.unset else "")
-        lines += textwrap.wrap(sentences, 110, initial_indent="    ", subsequent_indent="    ")
+    for shown in (True, False):
+        entries = [d for d in declared(estimator).values() if d.shown == shown]
+        if entries and not shown:
+            lines.append("options : dict or None, default None")
+            lines.append("    Further parameters by name, such as ``options={'" + entries[0].name + "': ...}``:")
+            lines.append("")
+        for d in entries:
+            head = f"{d.name} : {d.type_name}, default {d.default!r}"
+            sentences = d.parameter.text + (f" None: {d.parameter.unset}." if d.parameter.unset else "")
+            if shown:
+                lines += [head, *textwrap.wrap(sentences, 110, initial_indent="    ", subsequent_indent="    ")]
+            else:
+                lines += textwrap.wrap(f"- {head}. {sentences}", 110, initial_indent="    ", subsequent_indent="      ")
     section = re.search(r"^(Attributes|Notes|Examples|References)\n-+$", text, re.MULTILINE)
     at = len(text) if section is None else section.start()
     return "\n\n".join(part for part in (text[:at].rstrip(), "\n".join(lines), text[at:].strip()) if part) + "\n"
@@ -223,6 +330,7 @@ def parse_numbers(text: str) -> list[float]:
 
 
 # The shared vocabulary: one name, one meaning.
+FurtherOptions = Mapping[str, Any] | None
 L1 = Annotated[float, Parameter("L1 penalty: l1 * sum |w|.", minimum=0, panel=TRAINING)]
 L2 = Annotated[float, Parameter("L2 penalty: l2 * |w|^2.", minimum=0, panel=TRAINING)]
 MaxIter = Annotated[int, Parameter("Maximum number of iterations.", minimum=1, panel=TRAINING)]
@@ -237,18 +345,6 @@ Patience = Annotated[
     Parameter(
         "With development data: stop after this many iterations without an improvement.", minimum=1, panel=TRAINING
     ),
-]
-MaxMinutes = Annotated[
-    float | None,
-    Parameter(
-        "Time limit for training, in minutes; on the command line, reading counts.",
-        above=0,
-        panel=TRAINING,
-        unset="no limit",
-    ),
-]
-HistorySize = Annotated[
-    int, Parameter("Number of update pairs that L-BFGS keeps for its direction.", minimum=1, panel=TRAINING)
 ]
 Seed = Annotated[int, Parameter("Seed of the random numbers.", minimum=0, panel=TRAINING)]
 MinCount = Annotated[int, Parameter("Words that occur less often are treated as unknown.", minimum=1)]

@@ -17,7 +17,6 @@ from trelliswork.data.vocabulary import END, START, UNKNOWN, Vocabulary
 from trelliswork.errors import DataError, ShapeError, ValueRangeError
 from trelliswork.inference import chain
 from trelliswork.models.base import Estimator
-from trelliswork.models.calibration import label_events
 from trelliswork.models.evidence import Labels
 from trelliswork.models.spans import THRESHOLD, Chains, Confident, SpanLabels
 
@@ -25,7 +24,7 @@ if TYPE_CHECKING:
     from trelliswork.distributions import Distribution
 
 Ranked = list[tuple[str, float]]  # words or labels with their probabilities, best first
-TagDecoding = Literal["viterbi", "posterior", "mbr-span"]
+TagDecoding = Literal["viterbi", "mbr", "mbr-span"]
 
 
 def check_decoding(decoding: str) -> None:
@@ -54,7 +53,7 @@ class Tagger(Estimator):
         Parameters
         ----------
         X : list of sentences, or Corpus
-        decoding : {"viterbi", "posterior", "mbr-span"}
+        decoding : {"viterbi", "mbr", "mbr-span"}
             The most probable labeling; the most probable label of each token, for the best expected accuracy; or the
             spans with the best expected F1, if the labels encode spans.
         known : list of lists, optional
@@ -128,9 +127,6 @@ class Tagger(Estimator):
         if detect_scheme(self.labels_) is None:
             return {}
         return {"": SpanLabels.of(self.labels_).threshold(self._chains(X))}
-
-    def _calibration_events(self, X: Any, y: Any) -> Any:
-        return {"": label_events(self.predict_marginals(X), y)}
 
     def score(self, X: Any, y: Any) -> float:
         """Return the token accuracy; tokens whose label is ``None`` do not count."""

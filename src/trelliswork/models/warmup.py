@@ -127,7 +127,7 @@ def _beam(features: str, order: int) -> object:
 def _parser(projective: bool) -> object:
     """Train both orders on partial trees and labels, and use every method of prediction."""
     parser = DependencyParser(
-        2, projective=projective, hash_bits=10, max_iter=1, max_iter_second_order=1, max_iter_labels=1
+        2, projective=projective, hash_bits=10, max_iter=1, options={"max_iter_second_order": 1, "max_iter_labels": 1}
     )
     tagged = [list(zip(x, y, y, strict=True)) for x, y in zip(X, Y, strict=True)]
     trees: Any = [[(2, "a"), (0, "b"), (None, "a")], [(2, "a"), (0, "b")]]
@@ -139,14 +139,16 @@ def _parser(projective: bool) -> object:
 
 
 def _layers(engine: Any) -> object:
-    crf = FactorialCRF(("one", "two"), "U:%x[0,0]", engine=engine, tol=0.1)
+    crf = FactorialCRF(("one", "two"), features="U:%x[0,0]", engine=engine, tol=0.1)
     return crf.fit(X, [[(label, label.lower()) for label in y] for y in Y]).predict_marginals(X)
 
 
 def _hmm(dtype: Literal["float32", "float64"]) -> object:
     """Run EM with few sentences and with many, log space, and tagging."""
-    hmm = HMM(2, dtype=dtype, max_iter=6, tol=0).fit(X)
-    HMM(2, dtype=dtype, max_iter=1, tol=0).fit([[f"w{k}" for k in range(16)]] * 64)  # whole vectors of symbols
+    hmm = HMM(2, options={"dtype": dtype}, max_iter=6, tol=0).fit(X)
+    HMM(2, options={"dtype": dtype}, max_iter=1, tol=0).fit(
+        [[f"w{k}" for k in range(16)]] * 64
+    )  # whole vectors of symbols
     hmm.predict(X, decoding="posterior")
     hmm.predict_topk(X, 2)
     zero = np.log(np.array([[0.5, 0.5], [0.5, 0.5]]))
@@ -185,13 +187,13 @@ def _language_model() -> object:
 def _grammar() -> object:
     from trelliswork.models.pcfg import PCFG
 
-    return PCFG(1, 1, max_iter=1).fit(X).predict(X)
+    return PCFG(1, n_preterminals=1, max_iter=1).fit(X).predict(X)
 
 
 def _trigrams() -> object:
     hmm = HMM(order=2).fit(X, Y)
     hmm.log_evidence(X)
-    return hmm.predict(X), hmm.predict(X, decoding="posterior")
+    return hmm.predict(X), hmm.predict(X, decoding="mbr")
 
 
 def _underflow() -> object:

@@ -91,13 +91,14 @@ def _plain(value: Any) -> str:
 
 
 def _distribution(shown: Any) -> list[Html]:
-    from trelliswork.distributions import FactorGraph, LinearChain
+    from trelliswork.distributions import FactorGraph, LinearChain, NgramChain
     from trelliswork.distributions.dependency_tree import DependencyTree
 
     names = getattr(shown, "names", None)
     if isinstance(shown, FactorGraph):
         return _graph(shown)
-    draw = _chain if isinstance(shown, LinearChain) else _arcs if isinstance(shown, DependencyTree) else _brackets
+    chain, arcs = isinstance(shown, LinearChain | NgramChain), isinstance(shown, DependencyTree)
+    draw = _chain if chain else _arcs if arcs else _brackets
     lengths = shown.lengths.tolist()
     blocks = [draw(shown, b, n, names) for b, n in enumerate(lengths[:SHOWN]) if n <= MOST_WORDS]
     left = len(lengths) - len(blocks)

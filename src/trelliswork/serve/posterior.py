@@ -44,7 +44,7 @@ def arcs(model: Any, sentences: Sequence[Any], options: Sequence[Any]) -> list[P
 
     known = _one(sentences, evidence, read)
     want = Want(marginals=True, outcomes=True, topk=k, subtrees=known is None, evidence=known is not None)
-    answers = _ask(model, sentences, want, decoding="posterior", known=known and [known])
+    answers = _ask(model, sentences, want, decoding="mbr", known=known and [known])
     return [_plain(*a) | {"tags": tags} for a, tags in zip(answers, model.tag(sentences), strict=True)]
 
 

@@ -100,7 +100,7 @@ def test_large_tables_are_mapped_saved_and_scored(tmp_path, monkeypatch):
     monkeypatch.setattr("trelliswork.data.storage.PIECE", 1000)
     release = spooled.release
     monkeypatch.setattr("trelliswork.data.storage.release", lambda a: (released.append(a), release(a)))
-    model = KneserNey(3, memory=1).fit(text)
+    model = KneserNey(3, options={"memory": 1}).fit(text)
     base = model._tables.levels[1].nodes
     while not isinstance(base, mmap.mmap) and base is not None:
         base = base.obj if isinstance(base, memoryview) else base.base

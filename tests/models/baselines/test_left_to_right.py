@@ -14,7 +14,7 @@ MODELS = {
     "unigrams": lambda: KneserNey(1, strict=True).fit(TEXT),
     "bigrams": lambda: KneserNey(2, strict=True).fit(TEXT),
     "trigrams": lambda: KneserNey(3, strict=True).fit(TEXT),
-    "log-bilinear": lambda: LogBilinear(2, 3, max_iter=4, batch_size=4, strict=True).fit(TEXT),
+    "log-bilinear": lambda: LogBilinear(2, rank=3, max_iter=4, batch_size=4, strict=True).fit(TEXT),
 }
 
 
@@ -109,7 +109,9 @@ def test_samples_have_the_frequencies_of_enumeration(model):
     assert max(map(len, model.sample(200, max_length=2))) == 2
 
 
-@pytest.mark.parametrize("model", [KneserNey(3), LogBilinear(1, 3, max_iter=5)], ids=["kneser-ney", "log-bilinear"])
+@pytest.mark.parametrize(
+    "model", [KneserNey(3), LogBilinear(1, rank=3, max_iter=5)], ids=["kneser-ney", "log-bilinear"]
+)
 def test_unknown_words_have_a_probability_by_default(model):
     text = [["a", word] for word in "bcdefghi"] * 1 + [["a", "a"]]
     model.fit(text)
@@ -123,7 +125,7 @@ def test_unknown_words_have_a_probability_by_default(model):
     assert 0 < words.count("<unk>") < len(words) / 2
 
 
-@pytest.mark.parametrize("model", [KneserNey(3, min_count=2), LogBilinear(2, 4, min_count=2, max_iter=2)])
+@pytest.mark.parametrize("model", [KneserNey(3, min_count=2), LogBilinear(2, rank=4, min_count=2, max_iter=2)])
 def test_saved_models_are_the_same(model, tmp_path):
     text = [["a", "b", "a"], ["b", "a", "x"], ["y"]]
     with pytest.raises(NotFittedError):
@@ -143,7 +145,7 @@ def test_saved_models_are_the_same(model, tmp_path):
 
 def test_a_text_without_sentences_has_no_score(tmp_path):
     (tmp_path / "text").write_text("a b\n")
-    for model in (KneserNey(2), LogBilinear(1, 2, max_iter=1)):
+    for model in (KneserNey(2), LogBilinear(1, rank=2, max_iter=1)):
         with pytest.raises(NotFittedError):
             model.perplexity([["a"]])
         model.fit(tmp_path.glob("*"))

@@ -85,7 +85,7 @@ def test_every_token_is_used_once_per_epoch(size):
 
 def test_training_stops_early_and_keeps_the_best_epoch(cycles):
     steps = []
-    model = LogBilinear(1, 6, max_iter=10, batch_size=50, patience=2)
+    model = LogBilinear(1, rank=6, max_iter=10, batch_size=50, patience=2)
     model.fit(cycles, dev=cycles[:20], callback=lambda step: steps.append(step) if step.iteration else None)
     report = model.report_
     assert model.perplexity(cycles[:20]) < 1.9  # optimum 1.85: five first words, and the end with 1/6 after any word
@@ -101,7 +101,7 @@ def test_training_stops_early_and_keeps_the_best_epoch(cycles):
 
 @pytest.mark.parametrize("dev", [False, True])
 def test_the_rate_is_halved_after_an_epoch_without_improvement(cycles, dev):
-    model = LogBilinear(1, 6, learning_rate=3.0, max_iter=12, batch_size=20, patience=4)
+    model = LogBilinear(1, rank=6, learning_rate=3.0, max_iter=12, batch_size=20, patience=4)
     history = model.fit(cycles, dev=cycles[:20] if dev else None).report_.history
     values = [step.dev if dev else -step.value for step in history]
     rate, best = 3.0, -np.inf
@@ -115,18 +115,18 @@ def test_batches_share_the_gradient_of_the_penalty(cycles, monkeypatch):
     """The gradient of l2 * |w|^2 is 2 * l2 * w."""
     factors = []
     monkeypatch.setattr(log_bilinear_training, "_step", lambda p, slopes, sums, rate, l2, n: factors.append(l2))
-    LogBilinear(1, 2, l2=0.7, max_iter=1, batch_size=50).fit(cycles)
+    LogBilinear(1, rank=2, l2=0.7, max_iter=1, batch_size=50).fit(cycles)
     assert len(factors) > 10
     assert_allclose(sum(factors), 2 * 0.7)
 
 
 def test_training_ends_at_limits_and_on_request(cycles):
-    model = LogBilinear(1, 6, max_iter=10)
+    model = LogBilinear(1, rank=6, max_iter=10)
     assert not model.fit(cycles, callback=lambda step: step.iteration == 1).report_.converged
     assert model.report_.reason == "stopped by the caller"
     assert model.report_.n_iter == 1
-    assert LogBilinear(1, 6, max_iter=2).fit(cycles).report_.reason == "2 epochs"
-    timed = LogBilinear(1, 6, max_iter=10, max_minutes=1e-9).fit(cycles)
+    assert LogBilinear(1, rank=6, max_iter=2).fit(cycles).report_.reason == "2 epochs"
+    timed = LogBilinear(1, rank=6, max_iter=10).fit(cycles, max_minutes=1e-9)
     assert (timed.report_.n_iter, timed.report_.reason) == (1, "time limit of 1e-09 minutes")
     with pytest.raises(ValueRangeError, match="learning_rate must be greater than 0"):
         LogBilinear(learning_rate=0.0).fit(cycles)
@@ -137,7 +137,7 @@ def test_training_ends_at_limits_and_on_request(cycles):
 def test_a_resumed_run_equals_an_uninterrupted_one(dev, at, tmp_path, monkeypatch):
     monkeypatch.setattr(Checkpoint, "due", lambda self: True)
     text = [[f"w{w}" for w in words] for words in np.random.default_rng(1).integers(0, 8, (60, 6))]
-    model = LogBilinear(2, 4, learning_rate=0.5, max_iter=6, batch_size=20, patience=6, strict=True)
+    model = LogBilinear(2, rank=4, learning_rate=0.5, max_iter=6, batch_size=20, patience=6, strict=True)
     given = {"dev": [["w1", "w2"], ["w3", "w1", "w4"]] if dev else None}
     whole = clone(model).fit(text, **given)
     rates = [step.learning_rate for step in whole.report_.history]
@@ -162,12 +162,12 @@ def test_a_resumed_run_equals_an_uninterrupted_one(dev, at, tmp_path, monkeypatc
 
 def test_a_stopped_run_continues_to_more_epochs(cycles, tmp_path):
     path = tmp_path / "run"
-    LogBilinear(1, 4, max_iter=2).fit(cycles, checkpoint=path, callback=lambda step: step.iteration == 2)
+    LogBilinear(1, rank=4, max_iter=2).fit(cycles, checkpoint=path, callback=lambda step: step.iteration == 2)
     assert path.exists()
     with pytest.raises(DataError, match="other data or settings"):
-        LogBilinear(1, 4, l2=0.1).fit(cycles, checkpoint=path)
-    again = LogBilinear(1, 4, max_iter=4).fit(cycles, checkpoint=path)
-    assert np.array_equal(again.embeddings_, LogBilinear(1, 4, max_iter=4).fit(cycles).embeddings_)
+        LogBilinear(1, rank=4, l2=0.1).fit(cycles, checkpoint=path)
+    again = LogBilinear(1, rank=4, max_iter=4).fit(cycles, checkpoint=path)
+    assert np.array_equal(again.embeddings_, LogBilinear(1, rank=4, max_iter=4).fit(cycles).embeddings_)
 
 
 def test_training_does_not_depend_on_threads():
@@ -176,6 +176,6 @@ def test_training_does_not_depend_on_threads():
     models = []
     for n in (1, 3):
         with threads.num_threads(n):
-            models.append(LogBilinear(2, 12, max_iter=1, batch_size=500).fit(text))
+            models.append(LogBilinear(2, rank=12, max_iter=1, batch_size=500).fit(text))
     assert np.array_equal(models[0].embeddings_, models[1].embeddings_)
     assert np.array_equal(models[0].log_evidence(text[:9]), models[1].log_evidence(text[:9]))

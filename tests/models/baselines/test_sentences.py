@@ -110,7 +110,7 @@ def test_words_with_white_space_in_the_vocabulary():
 
 
 def test_other_models_score_one_sentence():
-    model = LogBilinear(2, 3, max_iter=2, batch_size=4).fit([["a", "b"], ["b", "a", "a"]])
+    model = LogBilinear(2, rank=3, max_iter=2, batch_size=4).fit([["a", "b"], ["b", "a", "a"]])
     assert model.log_prob("a b") == model.log_prob(["a", "b"]) == model.log_evidence([["a", "b"]])[0]
 
 

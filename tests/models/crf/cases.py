@@ -1,5 +1,6 @@
 """Sentences and taggers that the tests of CRFs share."""
 
+from tests.estimators import made
 from trelliswork import CRF
 
 TEMPLATES = "# word and neighbors\nU0:%x[0,0]\nU1:%x[-1,0]\nU2:%x[1,0]\nB\n"
@@ -32,7 +33,7 @@ NEW = [["the", "unseen", "dog", "sees", "a", "cat"], ["old"], ["dogs", "the"]]
 
 
 def tagger(features=TEMPLATES, **options):
-    return CRF(features, **{"l2": 0.01, "scheme": None, **options})
+    return made(CRF, features, **{"l2": 0.01, "scheme": None, **options})
 
 
 def as_dicts(sentences):

@@ -23,7 +23,7 @@ def test_the_loss_reached_is_that_of_crfsuite(tmp_path, possible):
     trainer.set_params(options | {f"feature.possible_{k}": possible for k in ("states", "transitions")})
     trainer.train(str(tmp_path / "model"))
     theirs = trainer.logparser.last_iteration["loss"]
-    crf = CRF(None, l2=0.5, scheme=None, tol=1e-8, feature_set="all" if possible else "observed").fit(X, Y)
+    crf = CRF(None, l2=0.5, scheme=None, tol=1e-8, options={"feature_set": "all" if possible else "observed"}).fit(X, Y)
     assert crf.report_.value == pytest.approx(theirs, rel=1e-5)
     tagger = pycrfsuite.Tagger()
     tagger.open(str(tmp_path / "model"))

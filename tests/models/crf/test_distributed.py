@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 
+from tests.estimators import made
 from tests.models.crf.beams.test_objective import problem_of
 from tests.processes import on_ranks
 from trelliswork import CRF
@@ -97,7 +98,7 @@ def train(group, case, options):
         y = own(group, CHUNKS)
     if case == "partly":
         y, weight = own(group, partly(TAGS)), own(group, np.linspace(0.5, 1.5, len(TAGS)))
-    crf = CRF(**options).fit(X, y, sample_weight=weight)
+    crf = made(CRF, **options).fit(X, y, sample_weight=weight)
     beam = crf.report_.beam
     states = None if beam is None else [beam.n_positions, beam.mean_size]
     # A labeling is clear if it is better than the second best one by more than rounding.
@@ -211,7 +212,7 @@ def online(group):
         with pytest.raises(ProcessError, match=f"training by {algorithm} takes small steps"):
             CRF(SMALL, algorithm=algorithm).fit(WORDS, TAGS)
     with pytest.raises(ProcessError, match="small steps"):
-        CRF(SMALL, algorithm="sgd", hash_bits=9).partial_fit(WORDS, TAGS)
+        CRF(SMALL, algorithm="sgd", options={"hash_bits": 9}).partial_fit(WORDS, TAGS)
     return True
 
 
@@ -244,7 +245,7 @@ RESUMED = {
 
 def resume(group, case, path, stop):
     options = {"tol": 1e-6, "scheme": None} | RESUMED[case]
-    crf = CRF(**options).fit(
+    crf = made(CRF, **options).fit(
         own(group, WORDS),
         own(group, TAGS),
         dev=(NEW, NEW_TAGS),

@@ -153,7 +153,7 @@ def test_scores_that_overflow_are_an_error(order, frozen):
         crf.predict,
         crf.predict_marginals,
         crf.predict_flat,
-        partial(crf.predict, decoding="posterior"),
+        partial(crf.predict, decoding="mbr"),
         partial(crf.predict_topk, k=2),
     )
     for query in queries:

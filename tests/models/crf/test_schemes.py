@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import torch
 
+from tests.estimators import made
 from tests.models.crf.cases import TAGS, WORDS, tagger
 from trelliswork.data.schemes import labels_from_spans, spans
 from trelliswork.errors import DataWarning
@@ -27,10 +28,10 @@ def test_bio_never_predicts_an_ill_formed_transition(feature_set):
         pairs = [pair for labeling in sentences for pair in pairwise(labeling)]
         return [(a, b) for a, b in pairs if b[0] == "I" and a not in (f"B-{b[2:]}", f"I-{b[2:]}")]
 
-    free = CRF("U:%x[0,0]", scheme=None, **options).fit(x, y)
+    free = made(CRF, "U:%x[0,0]", scheme=None, **options).fit(x, y)
     assert ill_formed(free.predict(new))  # the features do suggest it
     for scheme in ("bio", "auto"):
-        crf = CRF("U:%x[0,0]", scheme=scheme, **options).fit(x, y)
+        crf = made(CRF, "U:%x[0,0]", scheme=scheme, **options).fit(x, y)
         assert crf.predict(x) == y
         assert not ill_formed(crf.predict(new))
         ranked = crf.predict_topk(new[:10], 5)

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
+from tests.estimators import made
 from trelliswork import CRF, load
 from trelliswork.data import bundled
 from trelliswork.errors import DataError, NotFittedError, ShapeError, ValueRangeError
@@ -69,7 +70,7 @@ def test_every_query_of_a_model_with_edge_features(tmp_path):
 
 def test_hashed_models_agree_with_remembered_ones_if_nothing_collides(tmp_path):
     plain = CRF("chunking", max_iter=30).fit(X, Y)
-    hashed = CRF("chunking", max_iter=30, hash_bits=22).fit(X, Y)
+    hashed = CRF("chunking", max_iter=30, options={"hash_bits": 22}).fit(X, Y)
     assert hashed.report_.value == pytest.approx(plain.report_.value, rel=1e-3)
     hashed.save(tmp_path / "m")
     assert load(tmp_path / "m").predict(X_DEV) == hashed.predict(X_DEV)
@@ -82,8 +83,10 @@ def test_partial_labels_teach():
     partly = CRF("U:%x[0,0]", l2=0.1, scheme=None).fit(WORDS, [["D", None, "V"], ["D", {"N", "V"}, "V"], TAGS[2]])
     assert partly.predict(WORDS) == TAGS
     assert partly.report_.value < full.report_.value
-    same = CRF("U:%x[0,0]", l2=0.1, scheme=None, feature_set="all").fit(WORDS, [[[tag] for tag in y] for y in TAGS])
-    want = CRF("U:%x[0,0]", l2=0.1, scheme=None, feature_set="all").fit(WORDS, TAGS)
+    same = CRF("U:%x[0,0]", l2=0.1, scheme=None, options={"feature_set": "all"}).fit(
+        WORDS, [[[tag] for tag in y] for y in TAGS]
+    )
+    want = CRF("U:%x[0,0]", l2=0.1, scheme=None, options={"feature_set": "all"}).fit(WORDS, TAGS)
     assert same.report_.value == pytest.approx(want.report_.value, rel=1e-5)
 
 
@@ -111,15 +114,15 @@ def test_label_weights_find_more_of_a_rare_label():
     X = [[str(rng.integers(0, 3)) for _ in range(10)] for _ in range(60)]
     Y = [["R" if rng.random() < 0.25 else "O" for _ in x] for x in X]  # unpredictable: the rare label never wins
     plain = CRF("U:%x[0,0]", scheme=None).fit(X, Y)
-    weighted = CRF("U:%x[0,0]", scheme=None, label_weight={"R": 9.0}).fit(X, Y)
+    weighted = CRF("U:%x[0,0]", scheme=None, options={"label_weight": {"R": 9.0}}).fit(X, Y)
     found = [sum(label == "R" for y in crf.predict(X) for label in y) for crf in (plain, weighted)]
     assert found[0] < 60 < 400 < found[1]
     odds = [crf.predict_marginals(X[:1])[0][5]["R"] for crf in (plain, weighted)]
     assert odds[1] / (1 - odds[1]) == pytest.approx(9 * odds[0] / (1 - odds[0]), rel=0.25)
     with pytest.raises(ValueRangeError, match="'Q'"):
-        CRF("U:%x[0,0]", label_weight={"Q": 2.0}).fit(WORDS, TAGS)
+        CRF("U:%x[0,0]", options={"label_weight": {"Q": 2.0}}).fit(WORDS, TAGS)
     with pytest.raises(ValueRangeError, match="must be positive"):
-        CRF("U:%x[0,0]", label_weight={"N": 0.0}).fit(WORDS, TAGS)
+        CRF("U:%x[0,0]", options={"label_weight": {"N": 0.0}}).fit(WORDS, TAGS)
 
 
 @pytest.mark.parametrize("algorithm", ["lbfgs", "sgd"])
@@ -155,13 +158,13 @@ def test_a_warm_start_begins_where_the_other_model_ended():
     with pytest.raises(NotFittedError):
         CRF("chunking").fit(X, Y, start=CRF("chunking"))
     with pytest.raises(ValueRangeError, match="hash_bits"):
-        CRF("chunking", hash_bits=18).fit(X, Y, start=first)
+        CRF("chunking", options={"hash_bits": 18}).fit(X, Y, start=first)
 
 
 def test_a_start_at_the_optimum_of_edges_and_hashes():
     for options in ({"features": EDGES}, {"features": "chunking", "hash_bits": 18}):
-        first = CRF(**options).fit(X[:40], Y[:40])
-        again = CRF(**options).fit(X[:40], Y[:40], start=first)
+        first = made(CRF, **options).fit(X[:40], Y[:40])
+        again = made(CRF, **options).fit(X[:40], Y[:40], start=first)
         assert again.report_.n_iter <= 20
         assert again.report_.value == pytest.approx(first.report_.value, rel=1e-4)
 
@@ -220,7 +223,7 @@ def test_a_checkpoint_of_other_data_is_refused_and_kept(tmp_path, monkeypatch):
 
 def test_learning_from_a_stream():
     labels = sorted({label for y in Y for label in y})
-    crf = CRF("chunking", algorithm="sgd", hash_bits=16, l2=0.1)
+    crf = CRF("chunking", algorithm="sgd", options={"hash_bits": 16}, l2=0.1)
     with pytest.raises(ValueRangeError, match="labels="):
         crf.partial_fit(X[:40], Y[:40])
     accuracy = []
@@ -230,7 +233,7 @@ def test_learning_from_a_stream():
         accuracy.append(crf.score(X_DEV, Y_DEV))
     assert accuracy[-1] > 0.9
     assert accuracy[-1] >= accuracy[0]
-    for bad in (CRF("chunking", hash_bits=16), CRF("chunking", algorithm="sgd")):
+    for bad in (CRF("chunking", options={"hash_bits": 16}), CRF("chunking", algorithm="sgd")):
         with pytest.raises(ValueRangeError, match="partial_fit needs hash_bits"):
             bad.partial_fit(X, Y, labels=labels)
 
@@ -243,8 +246,8 @@ def test_options_that_do_not_fit_together_are_refused():
     with pytest.raises(ValueRangeError, match="need algorithm='lbfgs'"):
         CRF("U:%x[0,0]\nB:%x[0,0]", algorithm="sgd").fit(WORDS, TAGS)
     with pytest.raises(ValueRangeError, match="need algorithm='lbfgs'"):
-        CRF("U:%x[0,0]", algorithm="perceptron", label_weight={"N": 2.0}).fit(WORDS, TAGS)
+        CRF("U:%x[0,0]", algorithm="perceptron", options={"label_weight": {"N": 2.0}}).fit(WORDS, TAGS)
     with pytest.raises(ValueRangeError, match="min_count"):
-        CRF("pos", hash_bits=18, min_count=2).fit(WORDS, TAGS)
+        CRF("pos", options={"hash_bits": 18}, min_count=2).fit(WORDS, TAGS)
     with pytest.raises(ShapeError, match="known must have"):
         CRF("pos").fit(WORDS, TAGS).predict(WORDS, known=[["D"]])

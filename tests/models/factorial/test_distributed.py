@@ -2,6 +2,7 @@
 
 import pytest
 
+from tests.estimators import made
 from tests.models.crf.test_distributed import digest
 from tests.processes import on_ranks
 from trelliswork import FactorialCRF
@@ -23,7 +24,7 @@ def train(group, options, path, stop):
     start, end = CUTS[group.size][group.rank : group.rank + 2] if group.size > 1 else (0, 16)
     own, new = TRAIN[start:end], [list(s.words) for s in TEST]
     dev = (new, labels(TEST)) if "patience" in options else None
-    model = FactorialCRF(features=SMALL, **options).fit(
+    model = made(FactorialCRF, features=SMALL, **options).fit(
         [list(s.words) for s in own],
         labels(own),
         dev=dev,

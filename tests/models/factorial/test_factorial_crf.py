@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 
+from tests.estimators import made
 from tests.models.directories import weights_of
 from trelliswork import CRF, Corpus, FactorialCRF, bundled, load
 from trelliswork.errors import ConvergenceWarning, DataError, NotFittedError, ShapeError, ValueRangeError
@@ -23,13 +24,13 @@ QUICK = {"tol": 1e-3, "l2": 0.3}
 
 @pytest.fixture(scope="module")
 def tagger() -> FactorialCRF:
-    return FactorialCRF(**QUICK).fit(WORDS, Y)
+    return made(FactorialCRF, **QUICK).fit(WORDS, Y)
 
 
 def test_layers_help_each_other(tagger):
     """Joint accuracy above that of two taggers that do not know each other."""
     report = tagger.evaluate(UNSEEN, GOLD)
-    alone = [CRF("pos", **QUICK).fit(WORDS, y).predict(UNSEEN) for y in (TAGS, CHUNKS)]
+    alone = [made(CRF, "pos", **QUICK).fit(WORDS, y).predict(UNSEEN) for y in (TAGS, CHUNKS)]
     pairs = [
         (g == p and h == q)
         for rows in zip(GOLD["pos"], alone[0], GOLD["chunk"], alone[1], strict=True)
@@ -46,7 +47,7 @@ def test_layers_help_each_other(tagger):
 
 def test_labels_as_tuples_or_by_layer(tagger):
     tuples = [list(zip(a, b, strict=True)) for a, b in zip(TAGS, CHUNKS, strict=True)]
-    again = FactorialCRF(**QUICK).fit(WORDS, tuples)
+    again = made(FactorialCRF, **QUICK).fit(WORDS, tuples)
     assert (again.weights_ == tagger.weights_).all()
     found, layers = again.predict(UNSEEN[:3]), again.predict_layers(UNSEEN[:3])
     assert found[0][0] == (layers["pos"][0][0], layers["chunk"][0][0])
@@ -58,8 +59,8 @@ def test_labels_as_tuples_or_by_layer(tagger):
 def test_other_engines_learn_much_the_same(tagger, engine):
     words, y = WORDS[:40], {name: column[:40] for name, column in Y.items()}
     features = "U:%x[0,0]\nU:%x[-1,0]"
-    found = FactorialCRF(features=features, engine=engine, **QUICK).fit(words, y)
-    want = FactorialCRF(features=features, **QUICK).fit(words, y)
+    found = made(FactorialCRF, features=features, engine=engine, **QUICK).fit(words, y)
+    want = made(FactorialCRF, features=features, **QUICK).fit(words, y)
     assert found.report_.converged or engine == "structured_mean_field"  # whose objective has kinks
     if engine == "exact":
         assert_allclose(found.report_.value, want.report_.value, rtol=0.02)  # belief propagation is the other one
@@ -69,7 +70,7 @@ def test_other_engines_learn_much_the_same(tagger, engine):
 
 
 def test_one_layer_is_a_crf():
-    one = FactorialCRF(("chunk",), "pos", tol=1e-7).fit(WORDS[:40], {"chunk": CHUNKS[:40]})
+    one = FactorialCRF(("chunk",), features="pos", tol=1e-7).fit(WORDS[:40], {"chunk": CHUNKS[:40]})
     crf = CRF("pos", tol=1e-7).fit(WORDS[:40], CHUNKS[:40])
     assert_allclose(one.report_.value, crf.report_.value, rtol=1e-5)
     assert one.predict_layers(UNSEEN)["chunk"] == crf.predict(UNSEEN)
@@ -77,9 +78,10 @@ def test_one_layer_is_a_crf():
 
 def test_three_layers_and_features_of_their_own():
     capital = [["X" if w[0].isupper() else "x" for w in s] for s in WORDS]
-    model = FactorialCRF(
+    model = made(
+        FactorialCRF,
         ("pos", "chunk", "case"),
-        {"pos": "pos", "chunk": "U:%x[0,0]", "case": "U:%x[-1,0]"},
+        features={"pos": "pos", "chunk": "U:%x[0,0]", "case": "U:%x[-1,0]"},
         ties=[("chunk", "pos"), ("case", "pos")],
         **QUICK,
     ).fit(WORDS, {**Y, "case": capital})
@@ -141,7 +143,7 @@ def test_bio_is_kept(tagger):
     for sentence in tagger.predict_layers(UNSEEN)["chunk"]:
         for before, after in zip(["O", *sentence], sentence, strict=False):
             assert not after.startswith("I-") or before[2:] == after[2:]
-    free = FactorialCRF(scheme=None, **QUICK).fit(WORDS[:30], {name: y[:30] for name, y in Y.items()})
+    free = made(FactorialCRF, scheme=None, **QUICK).fit(WORDS[:30], {name: y[:30] for name, y in Y.items()})
     assert [layer.scheme for layer in free.layers_] == [None, None]
 
 
@@ -259,11 +261,11 @@ def test_sentence_weights_and_grid_search():
 
 def test_an_engine_that_does_not_settle_warns():
     with pytest.warns(ConvergenceWarning, match="bp had not converged for .* sentences after 1 sweeps"):
-        FactorialCRF(max_sweeps=1, tol=1e-1).fit(WORDS[:20], {name: y[:20] for name, y in Y.items()})
+        FactorialCRF(options={"max_sweeps": 1}, tol=1e-1).fit(WORDS[:20], {name: y[:20] for name, y in Y.items()})
 
 
 def test_hashed_features(tmp_path):
-    model = FactorialCRF(hash_bits=10, tol=1e-2).fit(WORDS[:20], {name: y[:20] for name, y in Y.items()})
+    model = FactorialCRF(options={"hash_bits": 10}, tol=1e-2).fit(WORDS[:20], {name: y[:20] for name, y in Y.items()})
     model.save(tmp_path / "m")
     assert FactorialCRF.load(tmp_path / "m").predict(UNSEEN[:3]) == model.predict(UNSEEN[:3])
     assert model.top_features("pos", 1)[0][0].startswith("#")
@@ -285,7 +287,7 @@ def test_wrong_parameters_and_labels_are_refused(tagger):
         ({"features": "U:%x[0,0]\nB:%x[0,0]"}, "do not support edge features"),
     ):
         with pytest.raises(ValueRangeError, match=message):
-            FactorialCRF(**options).fit(X, y)
+            made(FactorialCRF, **options).fit(X, y)
     with pytest.raises(ValueRangeError, match="chunk missing; ner not among them"):
         FactorialCRF().fit(X, {"pos": y["pos"], "ner": y["chunk"]})
     with pytest.raises(ShapeError, match="expected a tuple of 2 labels"):

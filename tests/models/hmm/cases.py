@@ -5,6 +5,7 @@ from itertools import product
 
 import numpy as np
 
+from tests.estimators import made
 from tests.oracle.hmm import joint
 from trelliswork import HMM
 from trelliswork.data import bundled
@@ -34,8 +35,8 @@ TABLES = {  # models whose emissions are a table that sums to 1
     "half": lambda: HMM().fit(WORDS, HALF),
     "half, one more state, ids": lambda: HMM(4).fit(IDS, HALF),
     "variational Bayes": lambda: HMM(3, algorithm="vb").fit(WORDS),
-    "stepwise": lambda: HMM(3, algorithm="stepwise", batch_size=2, max_iter=3).fit(WORDS),
-    "float32": lambda: HMM(3, dtype="float32").fit(WORDS),
+    "stepwise": lambda: HMM(3, algorithm="stepwise", options={"batch_size": 2}, max_iter=3).fit(WORDS),
+    "float32": lambda: HMM(3, options={"dtype": "float32"}).fit(WORDS),
     "stream": lambda: HMM(3, unknown="symbol").fit_stream([WORDS[:2], WORDS[2:]], n_passes=2),
     "stream of ids": lambda: HMM(2, end=False).fit_stream([IDS[:2], IDS[2:]]),
 }
@@ -63,7 +64,7 @@ def model(name):
 
 def tiny(**options):
     """A tagger of two words, for sums over all sentences."""
-    return HMM(**options).fit(
+    return made(HMM, **options).fit(
         [["a"], ["b", "a"], ["a", "b"], ["b"], ["a"]], [["X"], ["Y", "X"], ["X", "X"], ["Y"], ["X"]]
     )
 

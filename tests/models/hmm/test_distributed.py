@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 
+from tests.estimators import made
 from tests.models.hmm.cases import HALF, IDS, TAGS, WORDS
 from tests.processes import on_ranks
 from trelliswork import HMM
@@ -73,7 +74,7 @@ def train(group, names, uneven):
     for name in names:
         options, X, y = CASES[name]
         part = share(group, len(X), uneven)
-        results.append(facts(HMM(**options).fit(X[part], None if y is None else y[part])))
+        results.append(facts(made(HMM, **options).fit(X[part], None if y is None else y[part])))
     return results
 
 
@@ -101,7 +102,7 @@ def with_dev(group, directory, stop):
     results = []
     for algorithm, other in (("em", dev), ("stepwise", dev), ("vb", dev[0])):
         path = None if directory is None else f"{directory}/{algorithm}"
-        hmm = HMM(50, algorithm=algorithm, max_iter=3, tol=0, batch_size=20, patience=50, min_count=2)
+        hmm = HMM(50, algorithm=algorithm, max_iter=3, tol=0, options={"batch_size": 20}, patience=50, min_count=2)
         given = y[part] if other is dev else None
         if stop:
             hmm.fit(X[part], given, dev=other, checkpoint=path, callback=lambda step: last and step.iteration == 2)
@@ -149,7 +150,7 @@ def test_streams_in_step(tmp_path):
 
 def raises(group, X, y, options):
     try:
-        HMM(**options).fit(X if group.rank == 0 else [], y if group.rank == 0 else [])
+        made(HMM, **options).fit(X if group.rank == 0 else [], y if group.rank == 0 else [])
     except Exception as error:
         return f"{type(error).__name__}: {error}"
     return "nothing"

@@ -5,6 +5,7 @@ import math
 import pytest
 from sklearn.base import clone
 
+from tests.estimators import made
 from tests.models.hmm.cases import HALF, TAGS, WORDS, model
 from trelliswork import HMM
 from trelliswork.errors import DataError, NotFittedError, ShapeError, TrellisworkError, ValueRangeError
@@ -92,7 +93,7 @@ def test_sentences(X, y, error):
 )
 def test_parameters_with_and_without_labels(options, labeled):
     with pytest.raises(ValueRangeError, match=next(iter(options))):
-        HMM(**({} if labeled else {"n_states": 3}) | options).fit(WORDS, TAGS if labeled else None)
+        made(HMM, **({} if labeled else {"n_states": 3}) | options).fit(WORDS, TAGS if labeled else None)
 
 
 @pytest.mark.parametrize(
@@ -103,7 +104,6 @@ def test_parameters_with_and_without_labels(options, labeled):
         {"order": 0},
         {"unknown": "foo"},
         {"algorithm": "foo"},
-        {"start_prior": -1},
         {"transition_prior": math.nan},
         {"emission_prior": math.inf},
         {"min_count": 0},
@@ -113,7 +113,6 @@ def test_parameters_with_and_without_labels(options, labeled):
         {"probe": 0},
         {"batch_size": 0},
         {"patience": 0},
-        {"max_minutes": 0},
         {"dtype": "float16"},
         {"algorithm": "stepwise", "n_restarts": 2},
         {"algorithm": "vb", "emission_prior": 0},
@@ -121,7 +120,7 @@ def test_parameters_with_and_without_labels(options, labeled):
 )
 def test_parameters(options):
     with pytest.raises(ValueRangeError, match=next(reversed(options)).split("_")[0]):
-        HMM(**{"n_states": 3, **options}).fit(WORDS)
+        made(HMM, **{"n_states": 3, **options}).fit(WORDS)
 
 
 @pytest.mark.parametrize(

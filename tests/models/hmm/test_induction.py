@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 
+from tests.estimators import made
 from tests.models.hmm.cases import HALF, TAGS, WORDS, accuracies, corpus, model
 from trelliswork import HMM
 from trelliswork.data import bundled
@@ -16,8 +17,8 @@ from trelliswork.metrics.induction import evaluate_induction
 def test_a_sentence_whose_labels_are_certain_counts_as_labeled():
     """EM with everything known but one token that is never in doubt ends where counting does."""
     X, y = [["a", "b"], ["a", "b"], ["b"]], [["X", "Y"], ["X", "Y"], ["Y"]]
-    counted = HMM(unknown="symbol", start_prior=0, transition_prior=0, emission_prior=0).fit(X, y)
-    mixed = HMM(unknown="symbol", start_prior=0, transition_prior=0, emission_prior=0, tol=0, max_iter=40)
+    counted = HMM(unknown="symbol", transition_prior=0, emission_prior=0).fit(X, y)
+    mixed = HMM(unknown="symbol", transition_prior=0, emission_prior=0, tol=0, max_iter=40)
     mixed.fit(X, [["X", "Y"], ["X", None], ["Y"]])
     assert_allclose(mixed.log_evidence(X), counted.log_evidence(X), atol=1e-6)
 
@@ -49,7 +50,7 @@ def test_names_of_states():
 def test_the_objective_never_falls(algorithm, y, dtype):
     train = bundled.load("train")[:60]
     X, y = [list(s.words) for s in train], None if y is None else [list(s.tags) for s in train[:20]] + [None] * 40
-    hmm = HMM(None if y else 8, algorithm=algorithm, tol=0, max_iter=15, dtype=dtype).fit(X, y)
+    hmm = HMM(None if y else 8, algorithm=algorithm, tol=0, max_iter=15, options={"dtype": dtype}).fit(X, y)
     values = np.array([step.value for step in hmm.report_.history])
     assert len(values) == hmm.report_.n_iter == 15
     assert [step.iteration for step in hmm.report_.history] == list(range(1, 16))
@@ -60,12 +61,12 @@ def test_the_objective_never_falls(algorithm, y, dtype):
 
 def test_the_history_has_the_log_evidence():
     """Without priors the objective is the log evidence, and the returned model is no worse than the last value."""
-    free = {"start_prior": 0, "transition_prior": 0, "emission_prior": 0}
-    hmm = HMM(3, **free).fit(WORDS)
+    free = {"transition_prior": 0, "emission_prior": 0}
+    hmm = made(HMM, 3, **free).fit(WORDS)
     assert all(step.value == pytest.approx(step.log_evidence) for step in hmm.report_.history)
     assert hmm.log_evidence(WORDS).sum() >= hmm.report_.value - 1e-9
-    one = HMM(3, **free, tol=0, max_iter=6).fit(WORDS)
-    two = HMM(3, **free, tol=0, max_iter=7).fit(WORDS)
+    one = made(HMM, 3, **free, tol=0, max_iter=6).fit(WORDS)
+    two = made(HMM, 3, **free, tol=0, max_iter=7).fit(WORDS)
     assert two.report_.history[-1].value == pytest.approx(one.log_evidence(WORDS).sum(), rel=1e-10)
 
 
@@ -83,7 +84,7 @@ def test_tol_and_max_iter():
 
 @pytest.mark.parametrize("seed", range(4))
 def test_the_best_of_several_starts_continues(seed):
-    report = HMM(3, n_restarts=6, probe=3, max_iter=8, tol=0, seed=seed).fit(WORDS).report_
+    report = HMM(3, n_restarts=6, options={"probe": 3}, max_iter=8, tol=0, seed=seed).fit(WORDS).report_
     values = report.details["restarts"]
     assert len(values) == 6
     assert len(set(values)) > 1
@@ -116,7 +117,7 @@ def test_stepwise_em_and_streams_learn():
     train = [list(s.words) for s in bundled.load("train")[:400]]
     batches = [train[i : i + 50] for i in range(0, 400, 50)]
     stream = HMM(8, unknown="symbol").fit_stream(batches, n_passes=4)
-    stepwise = HMM(8, unknown="symbol", algorithm="stepwise", batch_size=50, max_iter=4).fit(train)
+    stepwise = HMM(8, unknown="symbol", algorithm="stepwise", options={"batch_size": 50}, max_iter=4).fit(train)
     start = HMM(8, unknown="symbol", tol=0, max_iter=1).fit(train)
     assert len(stream.report_.history) == len(stepwise.report_.history) == 32
     assert stream.induced_
@@ -156,7 +157,7 @@ def test_partly_labeled_sentences_tag_well():
 )
 def test_induced_tags(options):
     X, y = corpus("train", 1000)
-    hmm = HMM(30, **{"max_iter": 30, **options}).fit(X)
+    hmm = made(HMM, 30, **{"max_iter": 30, **options}).fit(X)
     counts = Counter(tag for tags in y for tag in tags)
     most_frequent = max(counts.values()) / sum(counts.values())
     report = evaluate_induction(y, hmm.predict(X))

@@ -20,7 +20,7 @@ def test_a_loaded_model_equals_the_saved_one(name, tmp_path):
     loaded = HMM.load(tmp_path / "model")
     xs = sentences(hmm)
     assert loaded.predict(xs) == hmm.predict(xs)
-    assert loaded.predict(xs, decoding="posterior") == hmm.predict(xs, decoding="posterior")
+    assert loaded.predict(xs, decoding="mbr") == hmm.predict(xs, decoding="mbr")
     assert (loaded.log_evidence(xs) == hmm.log_evidence(xs)).all()
     assert loaded.predict_marginals(xs) == hmm.predict_marginals(xs)
     assert loaded.predict_next(xs[0]) == hmm.predict_next(xs[0])

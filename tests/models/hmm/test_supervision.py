@@ -5,6 +5,7 @@ import tracemalloc
 import numpy as np
 import pytest
 
+from tests.estimators import made
 from tests.models.hmm.cases import HALF, TAGS, WORDS, corpus
 from trelliswork import HMM
 from trelliswork.errors import DataError, ShapeError, ValueRangeError
@@ -33,7 +34,7 @@ def test_a_stopped_fit_leaves_a_model(algorithm, y):
         seen.append(step)
         return len(seen) == 2
 
-    hmm = HMM(3, algorithm=algorithm, batch_size=2, probe=1).fit(WORDS, y, callback=stop)
+    hmm = HMM(3, algorithm=algorithm, options={"batch_size": 2, "probe": 1}).fit(WORDS, y, callback=stop)
     assert len(seen) == 2
     assert not hmm.report_.converged
     assert hmm.report_.reason == "stopped by the caller"
@@ -71,7 +72,7 @@ def test_the_callback_sees_each_iteration(n_restarts):
 
 
 def test_the_time_limit_stops_after_an_iteration():
-    report = HMM(3, tol=0, max_minutes=1e-9).fit(WORDS).report_
+    report = HMM(3, tol=0).fit(WORDS, max_minutes=1e-9).report_
     assert report.n_iter == 1
     assert report.reason.startswith("time limit")
 
@@ -85,7 +86,7 @@ def test_development_sentences_choose_the_iteration(algorithm):
         options["emission_prior"] = 0.001
     if algorithm == "stepwise":
         options |= {"emission_prior": 5.0, "batch_size": 10}
-    hmm = HMM(6, max_iter=40, patience=3, **options).fit(X, dev=dev)
+    hmm = made(HMM, 6, max_iter=40, patience=3, **options).fit(X, dev=dev)
     measured = [step.dev for step in hmm.report_.history]
     best = int(np.argmax(measured))
     assert 0 < best < len(measured) - 1
@@ -94,7 +95,7 @@ def test_development_sentences_choose_the_iteration(algorithm):
     assert hmm.report_.metric == "log evidence per token"
     assert f"kept iteration {best + 1} with" in hmm.report_.reason
     if algorithm != "stepwise":
-        same = HMM(6, max_iter=best + 1, **options).fit(X)
+        same = made(HMM, 6, max_iter=best + 1, **options).fit(X)
         np.testing.assert_array_equal(hmm.transitions(), same.transitions())
         np.testing.assert_array_equal(hmm.log_evidence(dev), same.log_evidence(dev))
 
@@ -146,7 +147,7 @@ def test_a_resumed_run_equals_an_uninterrupted_one(name, with_dev, tmp_path):
     X, tags = corpus("train", 80)
     y = None if y is None else [t if n < 30 else None for n, t in enumerate(tags)]
     dev = corpus("test", 10)[0] if with_dev else None
-    hmm = HMM(**{"seed": 1, "unknown": "symbol", "patience": 3, **options})
+    hmm = made(HMM, **{"seed": 1, "unknown": "symbol", "patience": 3, **options})
     path, steps = tmp_path / "checkpoint", []
     whole = HMM(**hmm.get_params()).fit(X, y, dev=dev, callback=steps.append)
     n = len(steps)
@@ -169,7 +170,7 @@ def test_a_killed_run_resumes_from_its_last_checkpoint(tmp_path, monkeypatch):
     monkeypatch.setattr(Checkpoint, "due", lambda self: True)
     X, path = corpus("train", 80)[0], tmp_path / "checkpoint"
     options = {"n_restarts": 2, "probe": 3, "max_iter": 8, "tol": 0}
-    whole = HMM(5, **options).fit(X)
+    whole = made(HMM, 5, **options).fit(X)
     for killed in (3, 7):
         seen = []
 
@@ -179,9 +180,9 @@ def test_a_killed_run_resumes_from_its_last_checkpoint(tmp_path, monkeypatch):
                 raise RuntimeError("killed")
 
         with pytest.raises(RuntimeError, match="killed"):
-            HMM(5, **options).fit(X, checkpoint=path, callback=kill)
+            made(HMM, 5, **options).fit(X, checkpoint=path, callback=kill)
         resumed = []
-        again = HMM(5, **options).fit(X, checkpoint=path, callback=resumed.append)
+        again = made(HMM, 5, **options).fit(X, checkpoint=path, callback=resumed.append)
         assert_same(again, whole)
         assert len(resumed) == 3 + 8 - killed
         again.save(tmp_path / "model")
@@ -241,7 +242,7 @@ def test_memory_does_not_grow_with_a_stream(monkeypatch, tmp_path):
 def test_a_longer_run_resumes_from_a_shorter_one(tmp_path):
     X, path = corpus("train", 80)[0], tmp_path / "checkpoint"
     HMM(5, tol=0, max_iter=6).fit(X, checkpoint=path, callback=lambda step: step.iteration == 4)
-    longer = HMM(5, tol=0, max_iter=9, max_minutes=99).fit(X, checkpoint=path)
+    longer = HMM(5, tol=0, max_iter=9).fit(X, checkpoint=path, max_minutes=99)
     assert_same(longer, HMM(5, tol=0, max_iter=9).fit(X))
 
 
@@ -267,4 +268,4 @@ def test_development_data_that_does_not_apply():
     with pytest.raises(ShapeError):
         HMM(3).fit(WORDS, HALF, dev=(WORDS, TAGS[:2]))
     with pytest.raises(ValueRangeError, match="probe"):
-        HMM(3, n_restarts=2, probe=5, max_iter=5).fit(WORDS, dev=WORDS)
+        HMM(3, n_restarts=2, options={"probe": 5}, max_iter=5).fit(WORDS, dev=WORDS)

@@ -7,6 +7,7 @@ import pytest
 from numpy.testing import assert_allclose
 
 import trelliswork
+from tests.estimators import made
 from tests.models.directories import weights_of
 from trelliswork.data import Corpus
 from trelliswork.errors import DataError, ImpossibleError, NotFittedError, ShapeError, ValueRangeError
@@ -28,12 +29,12 @@ KINDS = {
 
 @pytest.fixture(scope="module", params=KINDS)
 def lm(request):
-    return HMMLanguageModel(5, **QUICK | KINDS[request.param]).fit(TEXT)
+    return made(HMMLanguageModel, 5, **QUICK | KINDS[request.param]).fit(TEXT)
 
 
 @pytest.fixture(scope="module")
 def plain():
-    return HMMLanguageModel(6, **QUICK).fit(TEXT)
+    return made(HMMLanguageModel, 6, **QUICK).fit(TEXT)
 
 
 def test_states_are_values_and_their_scores_sum_to_those_of_sentences(lm, monkeypatch):
@@ -151,7 +152,7 @@ def test_what_it_learned(lm):
 
 
 def test_rank_of_a_kernel():
-    lm = HMMLanguageModel(9, parameterization="kernel", n_features=2, **QUICK | {"max_iter": 1}).fit(TEXT)
+    lm = made(HMMLanguageModel, 9, parameterization="kernel", n_features=2, **QUICK | {"max_iter": 1}).fit(TEXT)
     assert len(lm.transition_spectrum()) == 2
     assert np.linalg.matrix_rank(lm.transition_matrix(), tol=1e-5) <= 2
 
@@ -180,13 +181,13 @@ def test_a_damaged_file_is_refused(plain, tmp_path):
 def test_files_and_corpora_are_texts_too(tmp_path, plain):
     path = tmp_path / "text.txt"
     path.write_text("\n".join(" ".join(s) for s in TEXT))
-    lm = HMMLanguageModel(6, **QUICK).fit(path)
+    lm = made(HMMLanguageModel, 6, **QUICK).fit(path)
     assert_allclose(lm.log_evidence(path), plain.log_evidence(TEXT))
     assert_allclose(lm.log_evidence(Corpus.from_sentences(TEXT)), plain.log_evidence(TEXT))
 
 
 def test_unknown_words():
-    lm = HMMLanguageModel(4, min_count=7, **QUICK).fit(TEXT)
+    lm = made(HMMLanguageModel, 4, min_count=7, **QUICK).fit(TEXT)
     assert "runs" not in lm.known_words()
     assert "<unk>" in lm.known_words()
     assert (lm.log_evidence([["the", "zebra"]]) == lm.log_evidence([["the", "runs"]])).all()
@@ -194,21 +195,21 @@ def test_unknown_words():
 
 def test_development_text_and_checkpoints(tmp_path):
     options = QUICK | {"max_iter": 4, "evaluations": 2}
-    whole = HMMLanguageModel(4, **options).fit(TEXT, dev=TEXT[:4])
+    whole = made(HMMLanguageModel, 4, **options).fit(TEXT, dev=TEXT[:4])
     assert whole.report_.dev == max(s.dev for s in whole.report_.history)
     assert_allclose(whole.score(TEXT[:4]), whole.report_.dev, rtol=1e-5)
     steps = []
-    stopped = HMMLanguageModel(4, **options).fit(
+    stopped = made(HMMLanguageModel, 4, **options).fit(
         TEXT, dev=TEXT[:4], checkpoint=tmp_path / "run", callback=lambda s: steps.append(s) or len(steps) == 3
     )
     assert stopped.report_.reason.startswith("stopped by the caller")
     assert np.isfinite(stopped.perplexity(TEXT))
-    resumed = HMMLanguageModel(4, **options).fit(TEXT, dev=TEXT[:4], checkpoint=tmp_path / "run")
+    resumed = made(HMMLanguageModel, 4, **options).fit(TEXT, dev=TEXT[:4], checkpoint=tmp_path / "run")
     assert (resumed.log_evidence(TEXT) == whole.log_evidence(TEXT)).all()
     resumed.save(tmp_path / "model")
-    HMMLanguageModel(4, **options).fit(TEXT, checkpoint=tmp_path / "run", callback=lambda s: True)
+    made(HMMLanguageModel, 4, **options).fit(TEXT, checkpoint=tmp_path / "run", callback=lambda s: True)
     with pytest.raises(DataError, match="other data or settings"):
-        HMMLanguageModel(5, **options).fit(TEXT, checkpoint=tmp_path / "run")
+        made(HMMLanguageModel, 5, **options).fit(TEXT, checkpoint=tmp_path / "run")
 
 
 @pytest.mark.parametrize(
@@ -235,7 +236,7 @@ def test_development_text_and_checkpoints(tmp_path):
 )
 def test_parameters_are_checked_and_a_failed_fit_forgets_nothing(wrong, message, plain):
     before = plain.log_evidence(TEXT)
-    changed = HMMLanguageModel(**{"n_states": 5, **QUICK, **wrong})
+    changed = made(HMMLanguageModel, **{"n_states": 5, **QUICK, **wrong})
     with pytest.raises(ValueRangeError, match=message):
         changed.fit(TEXT)
     kept = plain.get_params()
@@ -267,7 +268,7 @@ def test_wrong_questions(plain):
 
 def test_impossible_conditions():
     clusters = {"the": 0, "a": 0, "dog": 1, "cat": 1, "cats": 1, "runs": 2, "run": 2, "sleeps": 2}
-    lm = HMMLanguageModel(8, **QUICK | {"clusters": clusters, "max_iter": 1}).fit(TEXT)
+    lm = made(HMMLanguageModel, 8, **QUICK | {"clusters": clusters, "max_iter": 1}).fit(TEXT)
     assert np.isfinite(lm.log_conditional(["the", "dog"], ["the", None]))
     lm._tables = (lm.tables()[0], lm.tables()[1], lm.tables()[2].clone())
     lm._tables[2][lm.vocabulary_.id("dog")] = -np.inf

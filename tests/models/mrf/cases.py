@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from tests.estimators import made
 from trelliswork.inference.lifted.potentials import dense
 from trelliswork.models import MRFLanguageModel
 
@@ -15,7 +16,7 @@ def make(order: int = 2, **options) -> MRFLanguageModel:
         del parameters["rank"]
     if "algorithm" in options and "max_iter" not in options:
         del parameters["max_iter"]
-    return MRFLanguageModel(order, **parameters).fit(TEXT)
+    return made(MRFLanguageModel, order, **parameters).fit(TEXT)
 
 
 def learned(model: MRFLanguageModel) -> tuple[np.ndarray, np.ndarray]:

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from tests.estimators import made
 from tests.models.mrf.cases import TEXT
 from trelliswork.errors import DataError
 from trelliswork.learning.checkpoint import Checkpoint
@@ -53,12 +54,12 @@ def assert_same(model: MRFLanguageModel, other: MRFLanguageModel) -> None:
 def test_a_resumed_lifted_run_equals_an_uninterrupted_one(options, dev, tmp_path, monkeypatch):
     monkeypatch.setattr(Checkpoint, "due", lambda self: True)
     options = {"order": 2, "rank": 3, "l2": 0.05, "max_iter": 12, "tol": 0} | options
-    whole = MRFLanguageModel(**options).fit(TEXT, dev=dev)
+    whole = made(MRFLanguageModel, **options).fit(TEXT, dev=dev)
     path = tmp_path / "run"
     with pytest.raises(CrashError):
-        MRFLanguageModel(**options).fit(TEXT, dev=dev, checkpoint=path, callback=crash_at(5))
+        made(MRFLanguageModel, **options).fit(TEXT, dev=dev, checkpoint=path, callback=crash_at(5))
     assert path.exists()
-    again = MRFLanguageModel(**options).fit(TEXT, dev=dev, checkpoint=path)
+    again = made(MRFLanguageModel, **options).fit(TEXT, dev=dev, checkpoint=path)
     again.save(tmp_path / "model")
     assert not path.exists()
     assert_same(again, whole)
@@ -66,21 +67,21 @@ def test_a_resumed_lifted_run_equals_an_uninterrupted_one(options, dev, tmp_path
 
 def test_a_stopped_lifted_run_keeps_its_checkpoint(tmp_path):
     options = {"rank": 3, "l2": 0.05, "tol": 0}
-    whole = MRFLanguageModel(2, max_iter=12, **options).fit(TEXT, dev=TEXT[:4])
+    whole = made(MRFLanguageModel, 2, max_iter=12, **options).fit(TEXT, dev=TEXT[:4])
     path = tmp_path / "run"
-    first = MRFLanguageModel(2, max_iter=9, **options)
+    first = made(MRFLanguageModel, 2, max_iter=9, **options)
     first.fit(TEXT, dev=TEXT[:4], checkpoint=path, callback=lambda step: step.iteration == 5)
     assert first.report_.reason.startswith("stopped by the caller; kept iteration")
     assert (first.report_.n_iter, first.report_.converged) == (5, False)
     assert path.exists()
-    again = MRFLanguageModel(2, max_iter=12, **options).fit(TEXT, dev=TEXT[:4], checkpoint=path)  # more iterations
+    again = made(MRFLanguageModel, 2, max_iter=12, **options).fit(TEXT, dev=TEXT[:4], checkpoint=path)
     again.save(tmp_path / "model")
     assert not path.exists()
     assert_same(again, whole)
     first.fit(TEXT, dev=TEXT[:4], checkpoint=path, callback=lambda step: step.iteration == 5)
     for other in ({"l2": 0.1}, {"unary": False}):
         with pytest.raises(DataError, match="other data or settings"):
-            MRFLanguageModel(2, max_iter=12, **(options | other)).fit(TEXT, dev=TEXT[:4], checkpoint=path)
+            made(MRFLanguageModel, 2, max_iter=12, **(options | other)).fit(TEXT, dev=TEXT[:4], checkpoint=path)
 
 
 @pytest.mark.parametrize("at", [3, 10, 14])  # tenths of epochs: within the first, at its end, within the second
@@ -89,9 +90,9 @@ def test_a_stopped_lifted_run_keeps_its_checkpoint(tmp_path):
 def test_a_resumed_pseudo_likelihood_run_equals_an_uninterrupted_one(at, dev, stopped, tmp_path, monkeypatch):
     monkeypatch.setattr(Checkpoint, "due", lambda self: not stopped)
     options = {"algorithm": "pseudo-likelihood", "max_iter": 3, "learning_rate": 0.05, "batch_size": 4, "rank": 3}
-    whole = MRFLanguageModel(2, patience=99, **options).fit(TEXT, dev=dev)
+    whole = made(MRFLanguageModel, 2, patience=99, **options).fit(TEXT, dev=dev)
     path = tmp_path / "run"
-    first = MRFLanguageModel(2, patience=99, **options)
+    first = made(MRFLanguageModel, 2, patience=99, **options)
     if stopped:
         first.fit(TEXT, dev=dev, checkpoint=path, callback=lambda step: step.iteration == at)
         assert first.report_.reason.startswith("stopped by the caller")
@@ -101,8 +102,8 @@ def test_a_resumed_pseudo_likelihood_run_equals_an_uninterrupted_one(at, dev, st
     assert path.exists()
     for other in ({"l2": 1.0}, {"max_iter": 4}):  # the schedule of the rate depends on the number of epochs
         with pytest.raises(DataError, match="other data or settings"):
-            MRFLanguageModel(2, patience=99, **(options | other)).fit(TEXT, dev=dev, checkpoint=path)
-    again = MRFLanguageModel(2, patience=99, **options).fit(TEXT, dev=dev, checkpoint=path)
+            made(MRFLanguageModel, 2, patience=99, **(options | other)).fit(TEXT, dev=dev, checkpoint=path)
+    again = made(MRFLanguageModel, 2, patience=99, **options).fit(TEXT, dev=dev, checkpoint=path)
     again.save(tmp_path / "model")
     assert not path.exists()
     assert_same(again, whole)

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 
+from tests.estimators import made
 from tests.processes import on_ranks
 from trelliswork.compute.sharing import Group
 from trelliswork.data.moments import count_moments
@@ -58,7 +59,7 @@ def train(group, n, options, checkpoint=None, stop_after=None):
     def callback(step):
         return stop_after is not None and step.iteration >= stop_after
 
-    model = MRFLanguageModel(**options).fit(own, dev=text[:20], checkpoint=checkpoint, callback=callback)
+    model = made(MRFLanguageModel, **options).fit(own, dev=text[:20], checkpoint=checkpoint, callback=callback)
     field = model.field_
     return [model.report_.value, field.log_unary.tolist(), field.factors["left"].tolist(), model.vocabulary_.items]
 

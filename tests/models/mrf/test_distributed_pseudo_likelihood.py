@@ -56,7 +56,9 @@ def test_training_in_a_group_is_that_of_one_process(size):
 
 def fit(group):
     words = [[f"w{i}" for i in row] for row in sentences()]
-    model = MRFLanguageModel(algorithm="pseudo-likelihood", rank=3, max_iter=2, batch_size=16, learning_rate=0.02)
+    model = MRFLanguageModel(
+        algorithm="pseudo-likelihood", rank=3, max_iter=2, options={"batch_size": 16, "learning_rate": 0.02}
+    )
     model.fit(words[slice(*CUTS[group.size][group.rank : group.rank + 2])], dev=words[:10])
     return [model.report_.value, model.report_.dev, model.score(words[:20]), model.n_tokens_]
 

@@ -67,14 +67,14 @@ def test_fill_equals_enumeration():
 
 def test_unknown_words_fill_no_blank_by_default():
     text = [["a", "<unk>", "b"], ["a", "<unk>", "b"], ["a", "c", "b"], ["<unk>"]] * 5
-    model = MRFLanguageModel(2, 2, max_iter=20).fit(text)
+    model = MRFLanguageModel(2, rank=2, max_iter=20).fit(text)
     (everything,), (words,) = model.fill("a ___ b", unknown=True), model.fill("a ___ b")
     assert everything[0][0] == "<unk>"
     assert words == [(w, p) for w, p in everything if w != "<unk>"]  # the probabilities of the model
     first, second = model.fill("___ ___ b")  # and the best words of the others are words
     assert [first] == model.fill(f"___ {second[0][0]} b")
     assert [second] == model.fill(f"{first[0][0]} ___ b")
-    only = MRFLanguageModel(1, 1, max_iter=2).fit([["<unk>", "<unk>"]])
+    only = MRFLanguageModel(1, rank=1, max_iter=2).fit([["<unk>", "<unk>"]])
     assert only.fill("___ ___") == [[], []]
     assert only.fill("___ ___", unknown=True)[0][0] == ("<unk>", 1.0)
 

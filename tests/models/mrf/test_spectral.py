@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 
+from tests.estimators import made
 from tests.models.mrf.cases import TEXT, learned, make
 from tests.oracle import fields
 from trelliswork.data.moments import count_moments
@@ -62,7 +63,7 @@ def test_it_is_a_normalized_language_model(model):
 def test_unary_is_that_of_the_whole_text():
     """Subsampling changes the tables only: frequent words stay frequent."""
     text = [["the", w, "of", "the", w] for w in "abcdefgh"] * 2
-    few = MRFLanguageModel(2, 3, algorithm="spectral", subsample=0.001, strict=True).fit(text)
+    few = MRFLanguageModel(2, rank=3, algorithm="spectral", options={"subsample": 0.001}, strict=True).fit(text)
     p = dict(few.fill("___")[0])
     assert max(p, key=p.get) == "the"
 
@@ -75,7 +76,7 @@ def test_development_data_and_saving(model, tmp_path):
     assert_allclose(again.word_vectors(), model.word_vectors())
     assert_allclose(again.log_evidence(TEXT), model.log_evidence(TEXT))
     moments = count_moments(TEXT, 2)
-    same = MRFLanguageModel(2, 3, algorithm="spectral", subsample=0.0).fit(moments)
+    same = MRFLanguageModel(2, rank=3, algorithm="spectral", options={"subsample": 0.0}).fit(moments)
     assert_allclose(same.word_vectors(), model.word_vectors())
 
 
@@ -84,7 +85,7 @@ def test_development_data_and_saving(model, tmp_path):
 )
 def test_parameters_without_an_effect_are_errors(options):
     with pytest.raises(ValueRangeError, match="has no effect with algorithm='spectral'"):
-        MRFLanguageModel(algorithm="spectral", **options).fit(TEXT)
+        made(MRFLanguageModel, algorithm="spectral", **options).fit(TEXT)
 
 
 def test_other_errors(model):
@@ -93,7 +94,7 @@ def test_other_errors(model):
     with pytest.raises(ValueRangeError, match="leave start out"):
         MRFLanguageModel(algorithm="spectral").fit(TEXT, start=model)
     with pytest.raises(ValueRangeError, match="subsample has no effect with algorithm='lifted'"):
-        MRFLanguageModel(subsample=0.1).fit(TEXT)
+        MRFLanguageModel(options={"subsample": 0.1}).fit(TEXT)
     with pytest.raises(ValueRangeError, match="full-rank model has no embeddings"):
         make(1, form="full").word_vectors(0.5)
 
@@ -131,5 +132,5 @@ def test_information_of_no_pairs_is_empty():
     from scipy.sparse import csr_matrix
 
     assert positive_information(csr_matrix((3, 3))).nnz == 0
-    lonely = MRFLanguageModel(2, 2, algorithm="spectral").fit([["a"], ["b"], ["a"]])
+    lonely = MRFLanguageModel(2, rank=2, algorithm="spectral").fit([["a"], ["b"], ["a"]])
     assert np.isfinite(lonely.log_evidence([["a"]])).all()

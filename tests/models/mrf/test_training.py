@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 
+from tests.estimators import made
 from tests.models.mrf.cases import TEXT, make
 from trelliswork.data.moments import count_moments
 from trelliswork.errors import ValueRangeError
@@ -38,14 +39,14 @@ def test_only_early_stopping_counts_as_converged(patience, n_iter, monkeypatch):
 
 
 def test_the_time_limit_ends_training():
-    report = MRFLanguageModel(rank=3, max_minutes=1e-9, tol=0).fit(TEXT).report_
+    report = MRFLanguageModel(rank=3, tol=0).fit(TEXT, max_minutes=1e-9).report_
     assert (report.n_iter, report.reason, report.converged) == (1, "time limit of 1e-09 minutes", False)
 
 
 def test_training_starts_from_the_exact_model_of_order_1():
     first = make(1, max_iter=40)
     weighted = {"rank": 3, "l2": 0.0, "cover_weights": (0.97, 0.03), "max_iter": 1, "strict": True}
-    started = MRFLanguageModel(2, tol=0, **weighted).fit(TEXT, start=first)
+    started = made(MRFLanguageModel, 2, tol=0, **weighted).fit(TEXT, start=first)
     assert started.report_.history[0].value < make(2, **weighted).report_.history[0].value
     with pytest.raises(ValueRangeError, match="rank as here"):
         MRFLanguageModel(2, rank=4, strict=True).fit(TEXT, start=first)
@@ -72,7 +73,7 @@ def test_pseudo_likelihood_decreases_its_objective(monkeypatch):
 def test_patience_of_pseudo_likelihood_is_in_tenths_of_epochs(patience, n_epochs, monkeypatch):
     worse = iter(range(-1, -100, -1))
     monkeypatch.setattr("trelliswork.models.mrf.pseudo_likelihood.mean_log_p", lambda *_: next(worse))
-    model = MRFLanguageModel(1, 3, algorithm="pseudo-likelihood", max_iter=6, patience=patience)
+    model = MRFLanguageModel(1, rank=3, algorithm="pseudo-likelihood", max_iter=6, patience=patience)
     model.fit(TEXT, dev=TEXT[:5])
     assert model.report_.n_iter == n_epochs
     assert model.report_.converged == (n_epochs < 6)
@@ -83,7 +84,7 @@ def test_patience_of_pseudo_likelihood_is_in_tenths_of_epochs(patience, n_epochs
 def test_an_interrupted_epoch_is_measured(better, monkeypatch):
     measured = iter([-2.0, -1.0 if better else -3.0])
     monkeypatch.setattr("trelliswork.models.mrf.pseudo_likelihood.mean_log_p", lambda *_: next(measured))
-    model = MRFLanguageModel(1, 3, algorithm="pseudo-likelihood", batch_size=4)
+    model = MRFLanguageModel(1, rank=3, algorithm="pseudo-likelihood", options={"batch_size": 4})
     report = model.fit(TEXT, dev=TEXT[:5], callback=lambda step: step.iteration == 14).report_
     assert [step.iteration for step in report.history] == [10, 14]
     assert (report.dev, report.value) == (
@@ -94,7 +95,7 @@ def test_an_interrupted_epoch_is_measured(better, monkeypatch):
 def test_counting_is_announced(tmp_path):
     (tmp_path / "text").write_text("\n".join(" ".join(s) for s in TEXT))
     stages = []
-    model = MRFLanguageModel(1, 2, max_iter=2)
+    model = MRFLanguageModel(1, rank=2, max_iter=2)
     model.fit(tmp_path / "text", dev=TEXT[:3], callback=lambda step: stages.append((step.iteration, step.stage)))
     sizes = [sum(map(len, text)) for text in (TEXT, TEXT[:3])]
     for size in sizes:
@@ -115,7 +116,6 @@ def test_counting_is_announced(tmp_path):
         ({"algorithm": "pseudo-likelihood", "bound": "star"}, "bound has no effect with algorithm='pseudo"),
         ({"algorithm": "pseudo-likelihood", "cover_weights": np.array([0.5, 0.5])}, "cover_weights has no effect"),
         ({"algorithm": "pseudo-likelihood", "tol": 0.5}, "tol has no effect"),
-        ({"algorithm": "pseudo-likelihood", "history_size": 7}, "history_size has no effect"),
         ({"learning_rate": 0.1}, "learning_rate has no effect with algorithm='lifted'"),
         ({"batch_size": 3}, "batch_size has no effect"),
         ({"form": "full", "rank": 4}, "form='full' has no rank"),
@@ -123,12 +123,12 @@ def test_counting_is_announced(tmp_path):
 )
 def test_parameters_that_exclude_each_other_are_an_error(options, message):
     with pytest.raises(ValueRangeError, match=message):
-        MRFLanguageModel(2, **options).fit(TEXT)
+        made(MRFLanguageModel, 2, **options).fit(TEXT)
 
 
 def test_moments_fix_the_vocabulary():
     for limits in ({"min_count": 2}, {"max_words": 2}, {"strict": True}):
         with pytest.raises(ValueRangeError, match="leave min_count, max_words and strict out"):
-            MRFLanguageModel(2, **limits).fit(count_moments(TEXT, 2))
+            made(MRFLanguageModel, 2, **limits).fit(count_moments(TEXT, 2))
     with pytest.raises(ValueRangeError, match="another vocabulary"):
         MRFLanguageModel(2).fit(TEXT, dev=count_moments([["x", "y"]], 2))

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 
+from tests.estimators import made
 from tests.models.mrf.cases import TEXT, learned, make
 from tests.oracle import fields
 from trelliswork.errors import ValueRangeError
@@ -101,17 +102,17 @@ def test_training_starts_from_models_with_and_without_a_unary():
     for order, bound in ((1, "chain"), (2, "chain"), (2, "star")):
         for kind in ({"unary": False}, {"unary": False, "bias": True}):
             first = make(order, bound=bound, **kind)
-            started = MRFLanguageModel(order, bound=bound, **kind, **options).fit(TEXT, start=first)
+            started = made(MRFLanguageModel, order, options={"bound": bound}, **kind, **options).fit(TEXT, start=first)
             assert first.report_.value - 0.01 < started.report_.value <= first.report_.value + 1e-5
-    MRFLanguageModel(2, **options).fit(TEXT, start=make(1, unary=False))
+    made(MRFLanguageModel, 2, **options).fit(TEXT, start=make(1, unary=False))
     biased, plain = make(1, bias=True), make(1)
-    values = [MRFLanguageModel(2, **options).fit(TEXT, start=s).report_.value for s in (biased, plain)]
+    values = [made(MRFLanguageModel, 2, **options).fit(TEXT, start=s).report_.value for s in (biased, plain)]
     assert_allclose(values[0], values[1], rtol=1e-6)
     with pytest.raises(ValueRangeError, match="start has a unary or a bias"):
-        MRFLanguageModel(2, unary=False, **options).fit(TEXT, start=plain)
+        made(MRFLanguageModel, 2, options={"unary": False}, **options).fit(TEXT, start=plain)
 
 
 def test_early_stopping_without_a_unary():
-    model = MRFLanguageModel(2, rank=3, l2=0.05, tol=0, unary=False, max_iter=12).fit(TEXT, dev=TEXT[:4])
+    model = MRFLanguageModel(2, rank=3, l2=0.05, tol=0, options={"unary": False}, max_iter=12).fit(TEXT, dev=TEXT[:4])
     best = max(step.dev for step in model.report_.history)
     assert_allclose(model.moment_bound(TEXT[:4])[0], best, atol=1e-5)

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 
+from tests.estimators import made
 from tests.models.directories import weights_of
 from trelliswork.data import Corpus, bundled
 from trelliswork.errors import DataError, NotFittedError, ShapeError, ValueRangeError
@@ -83,7 +84,7 @@ def test_it_tags_better_than_an_hmm_without_suffixes(train, unseen, tagger):
 def test_training_improves_the_bound_of_any_order(train):
     small = train[0][:40], train[1][:40]
     for K, L in ((1, 1), (2, 1), (1, 3)):
-        tagger = MRFTagger(K, L, max_iter=15).fit(*small)
+        tagger = MRFTagger(K, n_words=L, max_iter=15).fit(*small)
         values = [step.value for step in tagger.report_.history]
         assert values == sorted(values, reverse=True)
         assert tagger.score(*small) > 0.9
@@ -170,7 +171,7 @@ def test_development_sentences_choose_the_iteration(train, unseen):
 def test_callback_and_time_limit_stop(train):
     small = train[0][:60], train[1][:60]
     assert MRFTagger().fit(*small, callback=lambda step: step.iteration == 2).report_.n_iter == 2
-    assert MRFTagger(max_minutes=1e-9).fit(*small).report_.reason.startswith("time limit")
+    assert MRFTagger().fit(*small, max_minutes=1e-9).report_.reason.startswith("time limit")
 
 
 @pytest.mark.parametrize("with_dev", [False, True])
@@ -179,12 +180,12 @@ def test_a_resumed_run_equals_an_uninterrupted_one(order, n_words, with_dev, tra
     small, path = (train[0][:40], train[1][:40]), tmp_path / "checkpoint"
     options = {"max_iter": 12, "tol": 0, "patience": 4}
     dev = unseen if with_dev else None
-    whole = MRFTagger(order, n_words, **options).fit(*small, dev=dev)
+    whole = made(MRFTagger, order, n_words=n_words, **options).fit(*small, dev=dev)
     for stop in (1, 4):
-        tagger = MRFTagger(order, n_words, **options)
+        tagger = made(MRFTagger, order, n_words=n_words, **options)
         tagger.fit(*small, dev=dev, checkpoint=path, callback=lambda step, stop=stop: step.iteration == stop)
         assert path.exists()
-        resumed = MRFTagger(order, n_words, **options).fit(*small, dev=dev, checkpoint=path)
+        resumed = made(MRFTagger, order, n_words=n_words, **options).fit(*small, dev=dev, checkpoint=path)
         resumed.save(tmp_path / "model")
         assert not path.exists()
         for name, array in whole._state()[1].items():

@@ -2,6 +2,7 @@
 
 import pytest
 
+from tests.estimators import made
 from tests.models.parser.corpus import SMALL, treebank
 from trelliswork import DependencyParser
 
@@ -9,4 +10,4 @@ from trelliswork import DependencyParser
 @pytest.fixture(scope="package", params=[1, 2])
 def parser(request):
     """A parser of each order; tests must not change it."""
-    return DependencyParser(request.param, **SMALL).fit(*treebank("train", 300))
+    return made(DependencyParser, request.param, **SMALL).fit(*treebank("train", 300))

@@ -5,6 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from tests.estimators import made
 from tests.models.parser.corpus import SMALL, heads_of, treebank
 from trelliswork import DependencyParser, load
 from trelliswork.errors import TrellisworkError
@@ -17,7 +18,7 @@ X_DEV, Y_DEV = treebank("test", 150)
 @pytest.fixture(scope="module", params=[1, 2])
 def calibrated(request):
     """A parser of each order with temperatures."""
-    return DependencyParser(request.param, **SMALL).fit(X, Y, dev=(X_DEV, Y_DEV))
+    return made(DependencyParser, request.param, **SMALL).fit(X, Y, dev=(X_DEV, Y_DEV))
 
 
 def log_score(parser, heads):
@@ -42,7 +43,7 @@ def test_temperatures_of_each_kind_are_fitted_stored_and_reported(calibrated, tm
 
 def test_the_log_score_of_the_data_they_are_fitted_on_rises(calibrated):
     heads = heads_of(Y_DEV)
-    plain = DependencyParser(calibrated.order, **SMALL, calibrated=False).fit(X, Y, dev=(X_DEV, Y_DEV))
+    plain = made(DependencyParser, calibrated.order, **SMALL, calibrated=False).fit(X, Y, dev=(X_DEV, Y_DEV))
     assert set(plain.report_.details["temperatures"].values()) == {1.0}
     assert all((a == b).all() for a, b in zip(plain.weights_, calibrated.weights_, strict=True))
     before = log_score(plain, heads)
@@ -59,7 +60,7 @@ def test_a_temperature_divides_scores():
     p = np.array([[0.7, 0.2, 0.1], [1.0, 0.0, 0.0]], np.float32)
     np.testing.assert_allclose(tempered(p, 2.0)[0], np.sqrt(p[0]) / np.sqrt(p[0]).sum(), rtol=1e-6)
     assert tempered(p, 0.5)[1].tolist() == [1.0, 0.0, 0.0]
-    parser = DependencyParser(1, **SMALL).fit(X[:50], heads_of(Y[:50]))
+    parser = made(DependencyParser, 1, **SMALL).fit(X[:50], heads_of(Y[:50]))
     sentence = X_DEV[0]
     scores = parser.posterior(sentence).log_arc.numpy()
     parser._learned = parser._learned.with_temperatures(Temperatures(arcs=2.0))
@@ -75,7 +76,7 @@ def test_the_posterior_has_the_reported_marginals(calibrated):
 
 
 def test_probabilities_are_a_mixture_with_those_at_temperature_1(tmp_path):
-    parser = DependencyParser(2, **SMALL, calibrated=False).fit(X[:100], Y[:100])
+    parser = made(DependencyParser, 2, **SMALL, calibrated=False).fit(X[:100], Y[:100])
     temperatures = Temperatures(arcs=2.0, siblings=4.0, grandparents=3.0, tree=1.5)
 
     def with_share(share):
@@ -123,16 +124,16 @@ def test_damaged_temperatures_are_an_error():
 
 def test_without_development_data_temperatures_come_from_cross_validation():
     settings = {**SMALL, "max_iter_labels": 1}
-    plain = DependencyParser(1, **settings).fit(X[:60], Y[:60])
+    plain = made(DependencyParser, 1, **settings).fit(X[:60], Y[:60])
     assert set(plain.report_.details["temperatures"].values()) == {1.0}
-    model = DependencyParser(1, **settings, calibration_folds=2).fit(X[:60], Y[:60])
+    model = made(DependencyParser, 1, **settings, options={"calibration_folds": 2}).fit(X[:60], Y[:60])
     assert (model.weights_[0] == plain.weights_[0]).all()  # of all sentences
     assert model.predict(X_DEV) == plain.predict(X_DEV)
     fold = np.random.default_rng((0, 8)).permutation(60) % 2
     logs = []
     for k in range(2):
         seen, rest = np.flatnonzero(fold != k), np.flatnonzero(fold == k)
-        half = DependencyParser(1, **settings).fit([X[i] for i in seen], [Y[i] for i in seen])
+        half = made(DependencyParser, 1, **settings).fit([X[i] for i in seen], [Y[i] for i in seen])
         logs.append(np.log(half._calibrate_temperature([X[i] for i in rest], [Y[i] for i in rest])["arcs"]))
     assert model.report_.details["temperatures"]["arcs"] == pytest.approx(np.exp(np.mean(logs)))
 
@@ -141,20 +142,22 @@ def test_by_default_a_parser_of_a_sample_fits_them_on_other_training_sentences(m
     import trelliswork.models.parser.calibration as module
 
     settings = {**SMALL, "max_iter_labels": 1}
-    few = DependencyParser(1, **settings).fit(X[:60], Y[:60])
+    few = made(DependencyParser, 1, **settings).fit(X[:60], Y[:60])
     assert "calibrated_on" not in few.report_.details  # too few for temperatures
     monkeypatch.setattr(module, "LEAST_CALIBRATED", 60)
     monkeypatch.setattr(module, "MOST_SAMPLED", 30)
-    model = DependencyParser(1, **settings).fit(X[:60], Y[:60])
+    model = made(DependencyParser, 1, **settings).fit(X[:60], Y[:60])
     assert model.describe().facts["calibrated_on"] == "training sentences, by 1 parser of others"
     assert (model.weights_[0] == few.weights_[0]).all()  # of all sentences
     order = np.random.default_rng((0, 8)).permutation(60)
     seen, rest = np.flatnonzero((order >= 12) & (order < 42)), np.flatnonzero(order < 12)
-    half = DependencyParser(1, **settings).fit([X[i] for i in seen], [Y[i] for i in seen])
+    half = made(DependencyParser, 1, **settings).fit([X[i] for i in seen], [Y[i] for i in seen])
     expected = half._calibrate_temperature([X[i] for i in rest], [Y[i] for i in rest])
     assert model.report_.details["temperatures"] == pytest.approx(expected)
-    stopped = DependencyParser(1, **settings).fit(X[:60], Y[:60], callback=lambda step: "calibration" in step.stage)
+    stopped = made(DependencyParser, 1, **settings).fit(
+        X[:60], Y[:60], callback=lambda step: "calibration" in step.stage
+    )
     assert set(stopped.report_.details["temperatures"].values()) == {1.0}
     assert stopped.predict(X_DEV) == model.predict(X_DEV)
     unknown = [[None] * len(tree) for tree in Y[:59]] + Y[59:60]  # no head among those that a fold trains on
-    assert DependencyParser(1, **settings).fit(X[:60], unknown).report_.details["temperatures"]["arcs"] == 1.0
+    assert made(DependencyParser, 1, **settings).fit(X[:60], unknown).report_.details["temperatures"]["arcs"] == 1.0

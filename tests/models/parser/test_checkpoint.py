@@ -4,6 +4,7 @@ from functools import cache
 
 import pytest
 
+from tests.estimators import made
 from tests.models.parser.corpus import SMALL, heads_of, treebank
 from trelliswork import DependencyParser
 from trelliswork.errors import DataError
@@ -39,7 +40,7 @@ class KilledError(Exception):
 @cache
 def whole(tagger):
     """Return the parser of an uninterrupted run."""
-    return DependencyParser(**SETTINGS, tagger=tagger).fit(X, Y, dev=DEV)
+    return made(DependencyParser, **SETTINGS, tagger=tagger).fit(X, Y, dev=DEV)
 
 
 def tagger_for(place):
@@ -76,11 +77,11 @@ def assert_same(model, expected):
 @pytest.mark.parametrize("place", PLACES, ids=str)
 def test_a_stopped_run_is_resumed_to_the_same_parser(place, tmp_path):
     path, settings = tmp_path / "checkpoint", {**SETTINGS, "tagger": tagger_for(place)}
-    stopped = DependencyParser(**settings).fit(X, Y, dev=DEV, checkpoint=path, callback=at(place))
+    stopped = made(DependencyParser, **settings).fit(X, Y, dev=DEV, checkpoint=path, callback=at(place))
     assert "stopped by the caller" in stopped.report_.reason
     assert path.is_file()
     steps = []
-    resumed = DependencyParser(**settings).fit(X, Y, dev=DEV, checkpoint=path, callback=steps.append)
+    resumed = made(DependencyParser, **settings).fit(X, Y, dev=DEV, checkpoint=path, callback=steps.append)
     expected = whole(settings["tagger"])
     assert_same(resumed, expected)
     resumed.save(tmp_path / "model")
@@ -100,7 +101,7 @@ def test_a_killed_run_is_resumed_to_the_same_parser(place, tmp_path, monkeypatch
         if reached(step):
             raise KilledError
 
-    killed = DependencyParser(**SETTINGS, tagger=tagger_for(place))
+    killed = made(DependencyParser, **SETTINGS, tagger=tagger_for(place))
     with pytest.raises(KilledError):
         killed.fit(X, Y, dev=DEV, checkpoint=path, callback=kill)
     assert not hasattr(killed, "weights_")
@@ -113,7 +114,7 @@ def test_a_run_that_is_stopped_at_every_step_ends_with_the_same_parser(tmp_path)
     path, n_runs = tmp_path / "checkpoint", 0
     while n_runs == 0 or path.exists():
         n_runs += 1
-        run = DependencyParser(**SETTINGS, tagger="hmm")
+        run = made(DependencyParser, **SETTINGS, tagger="hmm")
         run.fit(X, Y, dev=DEV, checkpoint=path, callback=lambda step: step.iteration > 0 or "trained" in step.stage)
         run.save(tmp_path / "model")
         assert n_runs <= 6 + whole("hmm").report_.n_iter + 1
@@ -122,13 +123,13 @@ def test_a_run_that_is_stopped_at_every_step_ends_with_the_same_parser(tmp_path)
 
 def test_a_stop_at_the_epoch_that_ends_a_stage_by_patience(tmp_path):
     settings = SETTINGS | {"order": 1, "max_iter": 30}
-    model = DependencyParser(**settings).fit(X, Y, dev=DEV)
+    model = made(DependencyParser, **settings).fit(X, Y, dev=DEV)
     n = sum(step.stage == "first order" for step in model.report_.history)
     assert n < 30
     path = tmp_path / "checkpoint"
     for place in (("first order", n), ("labels", len(model.report_.history) - n)):
-        DependencyParser(**settings).fit(X, Y, dev=DEV, checkpoint=path, callback=at(place))
-        resumed = DependencyParser(**settings).fit(X, Y, dev=DEV, checkpoint=path)
+        made(DependencyParser, **settings).fit(X, Y, dev=DEV, checkpoint=path, callback=at(place))
+        resumed = made(DependencyParser, **settings).fit(X, Y, dev=DEV, checkpoint=path)
         resumed.save(tmp_path / "model")
         assert (resumed.weights_[0] == model.weights_[0]).all()
         assert (resumed._learned.labels.weights == model._learned.labels.weights).all()
@@ -137,11 +138,11 @@ def test_a_stop_at_the_epoch_that_ends_a_stage_by_patience(tmp_path):
 
 def test_a_longer_run_resumes_from_a_shorter_one(tmp_path):
     path = tmp_path / "checkpoint"
-    short = DependencyParser(**SETTINGS, max_minutes=1e-9, max_iter=1).fit(X, Y, checkpoint=path)
+    short = made(DependencyParser, **SETTINGS, max_iter=1).fit(X, Y, checkpoint=path, max_minutes=1e-9)
     assert short.order_ == 1
     assert path.is_file()
-    resumed = DependencyParser(**SETTINGS).fit(X, Y, checkpoint=path)
-    direct = DependencyParser(**SETTINGS).fit(X, Y)
+    resumed = made(DependencyParser, **SETTINGS).fit(X, Y, checkpoint=path)
+    direct = made(DependencyParser, **SETTINGS).fit(X, Y)
     assert all((a == b).all() for a, b in zip(resumed.weights_, direct.weights_, strict=True))
     assert resumed.report_.history[0].seconds == short.report_.history[0].seconds
     assert [step.seconds for step in resumed.report_.history] == sorted(s.seconds for s in resumed.report_.history)
@@ -150,7 +151,7 @@ def test_a_longer_run_resumes_from_a_shorter_one(tmp_path):
 def test_a_checkpoint_of_other_data_is_refused_and_kept(tmp_path):
     settings = SETTINGS | {"order": 1}
     path = tmp_path / "checkpoint"
-    DependencyParser(**settings).fit(X, Y, checkpoint=path, callback=lambda step: True)
+    made(DependencyParser, **settings).fit(X, Y, checkpoint=path, callback=lambda step: True)
     before = path.read_bytes()
     others = [
         (settings | {"seed": 1}, X, Y, {}),
@@ -160,5 +161,5 @@ def test_a_checkpoint_of_other_data_is_refused_and_kept(tmp_path):
     ]
     for parameters, sentences, trees, options in others:
         with pytest.raises(DataError, match="other data or settings"):
-            DependencyParser(**parameters).fit(sentences, trees, checkpoint=path, **options)
+            made(DependencyParser, **parameters).fit(sentences, trees, checkpoint=path, **options)
     assert path.read_bytes() == before

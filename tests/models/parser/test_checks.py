@@ -3,24 +3,18 @@
 import numpy as np
 import pytest
 
+from tests.estimators import made
 from tests.models.parser.corpus import HEADS, LABELED, SMALL, TAGGED, heads_of
 from trelliswork import DependencyParser
 from trelliswork.errors import NotFittedError, ShapeError, ValueRangeError
-from trelliswork.models.parser.second_order import Propagation
 
 WRONG = {
     "bp_iterations": (0, 2.5, True),
-    "tree_every": (0, "2"),
-    "bp_tol": (-1.0, float("nan")),
-    "bp_damping": (1.0, -0.1),
     "threshold": (2, None),
     "max_iter": (0, 1.5, True),
     "max_iter_second_order": (0,),
     "max_iter_labels": (0,),
     "learning_rate": (0, float("nan"), float("inf"), "x"),
-    "learning_rate_second_order": (-1,),
-    "learning_rate_labels": (-1,),
-    "max_minutes": (0, -1),
     "seed": (-1, 0.5, None),
     "projective": (1, "yes"),
     "single_root": (None,),
@@ -38,21 +32,20 @@ WRONG = {
 def test_parameters_are_checked_before_training(name):
     for value in WRONG[name]:
         steps = []
-        model = DependencyParser(**({"order": 1, "tagger": "crf"} | {name: value}))
+        model = made(DependencyParser, **({"order": 1, "tagger": "crf"} | {name: value}))
         with pytest.raises(ValueRangeError, match=f"^{name} "):
             model.fit(TAGGED, HEADS, callback=steps.append)
         assert not steps
 
 
-def test_the_defaults_of_belief_propagation_are_defined_once():
-    settings = DependencyParser().get_params()
-    assert settings["tree_every"] == Propagation.tree_every == 2
-    names = {"bp_iterations": "max_iter", "bp_tol": "tolerance", "bp_damping": "damping"}
-    assert all(settings[own] == getattr(Propagation, name) for own, name in names.items())
+@pytest.mark.parametrize("limit", [0, -1, float("nan")])
+def test_a_time_limit_is_positive(limit):
+    with pytest.raises(ValueRangeError, match="max_minutes must be a positive number"):
+        DependencyParser(1).fit(TAGGED, HEADS, max_minutes=limit)
 
 
 def test_heads_and_labels_are_checked_before_training():
-    new = DependencyParser(**SMALL)
+    new = made(DependencyParser, **SMALL)
     cases = [
         (TAGGED, HEADS[:2], ShapeError, "y must have an entry for each of the 3 sentences"),
         (TAGGED, [[2], [2, 3, 0], [0]], ShapeError, r"y\[0\] must have an entry"),
@@ -79,7 +72,7 @@ def test_heads_and_labels_are_checked_before_training():
 
 
 def test_gold_trees_and_evidence_are_checked():
-    parser = DependencyParser(1, **SMALL).fit(TAGGED, LABELED)
+    parser = made(DependencyParser, 1, **SMALL).fit(TAGGED, LABELED)
     for wrong in (2.7, "2", True, np.float64(2)):
         with pytest.raises(ValueRangeError, match="integers for heads"):
             parser.score(TAGGED, [[wrong, 0], *HEADS[1:]])
@@ -105,7 +98,7 @@ def test_gold_trees_and_evidence_are_checked():
 
 
 def test_a_failed_fit_keeps_the_learned_parser():
-    fitted = DependencyParser(1, **SMALL).fit(TAGGED, HEADS)
+    fitted = made(DependencyParser, 1, **SMALL).fit(TAGGED, HEADS)
     before = fitted.weights_[0].copy()
     with pytest.raises(ShapeError, match="1 columns of tags"):
         fitted.predict([["dogs"]])

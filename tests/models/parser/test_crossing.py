@@ -5,6 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from tests.estimators import made
 from tests.models.parser.corpus import SMALL, heads_of, treebank
 from tests.models.parser.test_gradients import check
 from tests.oracle.trees import is_projective, is_tree, trees
@@ -62,8 +63,8 @@ def test_a_fitted_cost_keeps_crossings_near_those_of_gold(order, data, tmp_path)
             trees
         )
 
-    flat, none = measure(DependencyParser(order, **settings, calibrated=False).fit(X, y, dev=dev))
-    parser = DependencyParser(order, **settings, projective=False).fit(X, y, dev=dev)
+    flat, none = measure(made(DependencyParser, order, **settings, calibrated=False).fit(X, y, dev=dev))
+    parser = made(DependencyParser, order, **settings, projective=False).fit(X, y, dev=dev)
     learned, n_gold = parser._learned, n_crossing(gold)
     correct, n = measure(parser)
     assert n_gold > 60
@@ -85,7 +86,7 @@ def test_a_fitted_cost_keeps_crossings_near_those_of_gold(order, data, tmp_path)
 
 def test_the_cost_gives_as_many_crossings_as_gold(data):
     (X, y), dev, _ = data
-    parser = DependencyParser(1, **SMALL, projective=False, max_iter_labels=1).fit(X, y, dev=dev)
+    parser = made(DependencyParser, 1, **SMALL, projective=False, options={"max_iter_labels": 1}).fit(X, y, dev=dev)
     n = n_crossing(heads_of(dev[1]))
     assert n / 1.2 <= n_crossing(heads_of(parser.predict(dev[0]))) <= 1.2 * n
     flat = [tree for words, tree in zip(*dev, strict=True) if is_projective(tuple(h for h, _ in tree))]
@@ -103,7 +104,7 @@ def mixed(request, data):
     """A parser of each order that prunes nothing."""
     (X, y), (X_dev, y_dev), _ = data
     settings = SMALL | {"projective": False, "threshold": 0.0, "max_iter_labels": 1}
-    parser = DependencyParser(request.param, **settings).fit(X[:150], y[:150], dev=(X_dev[:100], y_dev[:100]))
+    parser = made(DependencyParser, request.param, **settings).fit(X[:150], y[:150], dev=(X_dev[:100], y_dev[:100]))
     assert 0 < parser.report_.details["crossing_share"] < 1
     return parser
 
@@ -222,7 +223,7 @@ def test_gradient_and_value_of_the_second_order(heads):
 
 def test_parsers_without_a_share_have_all_trees(tmp_path):
     X, y = [SENTENCE], [CROSSING]
-    parser = DependencyParser(1, **SMALL, projective=False).fit(X, y)  # all sentences cross
+    parser = made(DependencyParser, 1, **SMALL, projective=False).fit(X, y)  # all sentences cross
     assert parser.report_.details["crossing_share"] is None
     assert type(parser.posterior(SENTENCE)) is SpanningTree
     assert DependencyParser._from_state(*parser._state()).parse(X) == parser.parse(X)
@@ -249,5 +250,5 @@ def test_the_cost_is_a_matter_of_evidence():
 
 def test_projective_parsers_have_no_cost():
     X, y = treebank("train", 20)
-    parser = DependencyParser(1, **SMALL, max_iter_labels=1).fit(X, y, dev=(X, y))
+    parser = made(DependencyParser, 1, **SMALL, options={"max_iter_labels": 1}).fit(X, y, dev=(X, y))
     assert "crossing_cost" not in parser.report_.details

@@ -2,6 +2,7 @@
 
 import pytest
 
+from tests.estimators import made
 from tests.models.parser.corpus import SMALL, treebank
 from tests.processes import on_ranks
 from trelliswork import DependencyParser
@@ -12,7 +13,7 @@ HERE = "tests.models.parser.test_distributed"
 
 def train(group):
     with pytest.raises(ProcessError, match="small steps"):
-        DependencyParser(**SMALL).fit(*treebank("train", 4))
+        made(DependencyParser, **SMALL).fit(*treebank("train", 4))
     return True
 
 

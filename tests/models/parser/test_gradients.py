@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from tests.estimators import made
 from tests.models.parser.corpus import HEADS, PARTIAL, SMALL, TAGGED, heads_of
 from trelliswork import DependencyParser
 from trelliswork.models.parser.data import Gold, read_arcs
@@ -102,8 +103,8 @@ def test_heads_that_no_tree_can_have_are_treated_as_unknown():
 
 def test_crossing_arcs_and_several_roots_are_learned_where_they_are_allowed():
     X = [[("a", "A"), ("b", "B"), ("c", "C"), ("d", "D")]]
-    crossing = DependencyParser(2, **SMALL, projective=False).fit(X, [[3, 4, 0, 3]])
+    crossing = made(DependencyParser, 2, **SMALL, projective=False).fit(X, [[3, 4, 0, 3]])
     assert heads_of(crossing.predict(X)) == [[3, 4, 0, 3]]
-    several = DependencyParser(1, **SMALL, single_root=False, max_iter=10).fit([X[0][:2]], [[0, 0]])
+    several = made(DependencyParser, 1, **SMALL, single_root=False, max_iter=10).fit([X[0][:2]], [[0, 0]])
     assert heads_of(several.predict([X[0][:2]])) == [[0, 0]]
-    assert DependencyParser(1, **SMALL).fit(X, [[3, 4, 0, 3]]).report_.details["dropped_heads"] == 1
+    assert made(DependencyParser, 1, **SMALL).fit(X, [[3, 4, 0, 3]]).report_.details["dropped_heads"] == 1

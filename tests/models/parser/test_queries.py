@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import torch
 
+from tests.estimators import made
 from tests.models.parser.corpus import HEADS, LABELED, SMALL, TAGGED, heads_of, treebank
 from tests.oracle.trees import is_projective, is_tree
 from trelliswork import Corpus, DependencyParser, load
@@ -92,7 +93,7 @@ def test_evidence_is_kept(parser):
 
 
 def test_evidence_may_be_numpy_integers():
-    parser = DependencyParser(1, **SMALL).fit(TAGGED, LABELED)
+    parser = made(DependencyParser, 1, **SMALL).fit(TAGGED, LABELED)
     assert heads_of(parser.predict(TAGGED[:1], known=[[np.int64(2), np.int32(-1)]])) == [[2, 0]]
     assert parser.score(TAGGED, [[np.int64(2), 0], *HEADS[1:]]) == parser.score(TAGGED, HEADS)
 

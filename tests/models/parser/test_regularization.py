@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from tests.estimators import made
 from tests.models.parser.corpus import SMALL, treebank
 from trelliswork import DependencyParser
 from trelliswork.compute.threads import num_threads
@@ -32,10 +33,14 @@ def test_dropout_and_l2_give_the_same_parser_for_any_number_of_threads():
     weights = []
     for n in (1, 2):
         with num_threads(n):
-            model = DependencyParser(2, **SMALL, dropout=0.2, l2=0.01, pruning_folds=2, max_iter_labels=1).fit(X, Y)
+            model = made(
+                DependencyParser, 2, **SMALL, dropout=0.2, l2=0.01, options={"pruning_folds": 2, "max_iter_labels": 1}
+            ).fit(X, Y)
             weights.append([*model.weights_, model._learned.labels.weights])
     assert all((a == b).all() for a, b in zip(*weights, strict=True))
-    plain = DependencyParser(2, **SMALL, dropout=0.0, l2=0.0, pruning_folds=2, max_iter_labels=1).fit(X, Y)
+    plain = made(
+        DependencyParser, 2, **SMALL, dropout=0.0, l2=0.0, options={"pruning_folds": 2, "max_iter_labels": 1}
+    ).fit(X, Y)
     assert all((a != b).any() for a, b in zip(weights[0], plain.weights_, strict=False))
 
 

@@ -2,6 +2,7 @@
 
 import pytest
 
+from tests.estimators import made
 from tests.models.parser.corpus import SMALL, freely_ordered, heads_of, treebank
 from trelliswork import DependencyParser, load
 
@@ -21,7 +22,7 @@ def uas(model, dev):
 def test_the_better_order_on_development_data_is_kept(data, kept, seed, metric):
     X, Y, dev = data
     settings = {**SMALL, "early_stopping": metric, "seed": seed}
-    model, first = (DependencyParser(order, **settings).fit(X, Y, dev=dev) for order in (2, 1))
+    model, first = (made(DependencyParser, order, **settings).fit(X, Y, dev=dev) for order in (2, 1))
     assert uas(model, dev) >= uas(first, dev)
     report = model.report_
     assert report.details["kept_stage"] == kept
@@ -34,7 +35,7 @@ def test_the_better_order_on_development_data_is_kept(data, kept, seed, metric):
 
 
 def test_the_metric_of_a_parser_without_labels_is_that_of_the_kept_order():
-    model = DependencyParser(2, **SMALL).fit(X, heads_of(Y), dev=(DEV[0], heads_of(DEV[1])))
+    model = made(DependencyParser, 2, **SMALL).fit(X, heads_of(Y), dev=(DEV[0], heads_of(DEV[1])))
     best = [max(step.dev for step in model.report_.history if step.stage == f"{name} order") for name in ORDERS]
     assert best[0] > best[1]
     assert (model.report_.metric, model.report_.dev) == ("UAS", best[0])
@@ -42,18 +43,18 @@ def test_the_metric_of_a_parser_without_labels_is_that_of_the_kept_order():
 
 
 def test_without_development_data_the_second_order_is_kept():
-    model = DependencyParser(2, **SMALL).fit(X[:30], Y[:30])
+    model = made(DependencyParser, 2, **SMALL).fit(X[:30], Y[:30])
     assert (model.order_, model.report_.details["kept_stage"]) == (2, "second order")
     assert "kept the" not in model.report_.reason
-    assert DependencyParser(1, **SMALL).fit(X[:30], Y[:30]).report_.details["kept_stage"] == "first order"
+    assert made(DependencyParser, 1, **SMALL).fit(X[:30], Y[:30]).report_.details["kept_stage"] == "first order"
 
 
 @pytest.mark.parametrize("stage", ["second order", "labels"])
 def test_a_resumed_run_keeps_the_same_order(stage, tmp_path):
-    whole = DependencyParser(2, **SMALL).fit(X, Y, dev=DEV)
+    whole = made(DependencyParser, 2, **SMALL).fit(X, Y, dev=DEV)
     path = tmp_path / "checkpoint"
-    DependencyParser(2, **SMALL).fit(X, Y, dev=DEV, checkpoint=path, callback=lambda step: step.stage == stage)
-    resumed = DependencyParser(2, **SMALL).fit(X, Y, dev=DEV, checkpoint=path)
+    made(DependencyParser, 2, **SMALL).fit(X, Y, dev=DEV, checkpoint=path, callback=lambda step: step.stage == stage)
+    resumed = made(DependencyParser, 2, **SMALL).fit(X, Y, dev=DEV, checkpoint=path)
     resumed.save(tmp_path / "model")
     for model in (resumed, load(tmp_path / "model")):
         assert model.report_.reason == whole.report_.reason

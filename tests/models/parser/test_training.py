@@ -5,6 +5,7 @@ import math
 import numpy as np
 import pytest
 
+from tests.estimators import made
 from tests.models.parser.corpus import HEADS, PARTIAL, SMALL, TAGGED, heads_of, treebank
 from trelliswork import DependencyParser, load
 from trelliswork.compute.threads import num_threads
@@ -18,7 +19,7 @@ def test_threads_change_nothing(order):
     results = []
     for n in (1, 2):
         with num_threads(n):
-            model = DependencyParser(order, **SMALL).fit(X[:60], Y[:60])
+            model = made(DependencyParser, order, **SMALL).fit(X[:60], Y[:60])
             results.append((model.weights_, model.parse(X)))
     assert all((a == b).all() for a, b in zip(results[0][0], results[1][0], strict=True))
     assert results[0][1] == results[1][1]
@@ -28,15 +29,17 @@ def test_threads_change_nothing(order):
 def test_partial_trees_teach(order):
     labels = [["x", None], [None, None, "root"], [None]]
     y = [list(zip(*rows, strict=True)) for rows in zip(PARTIAL, labels, strict=True)]
-    model = DependencyParser(order, **SMALL, max_iter=10, max_iter_second_order=5).fit(TAGGED * 3, y * 3)
+    model = made(DependencyParser, order, **SMALL, max_iter=10, options={"max_iter_second_order": 5}).fit(
+        TAGGED * 3, y * 3
+    )
     assert heads_of(model.predict(TAGGED))[0] == [2, 0]
     assert set(model.labels_) == {"x", "root"}
     assert model.predict(TAGGED)[1][2] == (0, "root")
 
 
 def test_heads_alone_and_pairs_without_labels_train_the_same_parser():
-    heads = DependencyParser(1, **SMALL).fit(TAGGED, HEADS)
-    pairs = DependencyParser(1, **SMALL).fit(TAGGED, [[(head, None) for head in row] for row in HEADS])
+    heads = made(DependencyParser, 1, **SMALL).fit(TAGGED, HEADS)
+    pairs = made(DependencyParser, 1, **SMALL).fit(TAGGED, [[(head, None) for head in row] for row in HEADS])
     assert heads.labels_ is None
     assert pairs.labels_ is None
     assert (heads.weights_[0] == pairs.weights_[0]).all()
@@ -45,7 +48,7 @@ def test_heads_alone_and_pairs_without_labels_train_the_same_parser():
 
 def test_steps_of_all_stages_and_their_development_metrics():
     steps = []
-    model = DependencyParser(2, **SMALL, max_iter=6, patience=1)
+    model = made(DependencyParser, 2, **SMALL, max_iter=6, patience=1)
     model.fit(X, Y, dev=(X_DEV, Y_DEV), callback=steps.append)
     assert steps == model.report_.history
     assert [step.iteration for step in steps] == list(range(1, len(steps) + 1))
@@ -63,7 +66,7 @@ def test_steps_of_all_stages_and_their_development_metrics():
 
 
 def test_development_heads_without_labels_measure_the_trees_only():
-    model = DependencyParser(1, **SMALL).fit(X, Y, dev=(X_DEV, heads_of(Y_DEV)))
+    model = made(DependencyParser, 1, **SMALL).fit(X, Y, dev=(X_DEV, heads_of(Y_DEV)))
     assert model.report_.metric == "UAS"
     assert model.report_.dev == model.score(X_DEV, heads_of(Y_DEV))
     assert all(step.dev is None for step in model.report_.history if step.stage == "labels")
@@ -71,9 +74,9 @@ def test_development_heads_without_labels_measure_the_trees_only():
 
 @pytest.mark.parametrize("order", [1, 2])
 def test_development_data_keeps_the_best_epoch_of_each_stage(order):
-    settings = {"order": order, **SMALL, "learning_rate": 0.5, "learning_rate_second_order": 0.5, "calibrated": False}
+    settings = {"order": order, **SMALL, "learning_rate": 0.5, "calibrated": False}
     limits = {"max_iter": 5, "max_iter_second_order": 4, "max_iter_labels": 6}
-    model = DependencyParser(**settings, **limits, patience=9).fit(X, Y, dev=(X_DEV, Y_DEV))
+    model = made(DependencyParser, **settings, **limits, patience=9).fit(X, Y, dev=(X_DEV, Y_DEV))
     epochs = {}
     for stage in dict.fromkeys(step.stage for step in model.report_.history):
         figures = [step.dev for step in model.report_.history if step.stage == stage]
@@ -84,7 +87,7 @@ def test_development_data_keeps_the_best_epoch_of_each_stage(order):
         "max_iter_second_order": epochs.get("second order", 1),
         "max_iter_labels": epochs["labels"],
     }
-    until_there = DependencyParser(**settings, **limits).fit(X, Y)
+    until_there = made(DependencyParser, **settings, **limits).fit(X, Y)
     assert all((a == b).all() for a, b in zip(model.weights_, until_there.weights_, strict=True))
     assert model.parse(X_DEV) == until_there.parse(X_DEV)
     assert not model.report_.converged
@@ -92,7 +95,9 @@ def test_development_data_keeps_the_best_epoch_of_each_stage(order):
 
 def test_the_best_epoch_by_log_score():
     settings = {"order": 1, **SMALL, "learning_rate": 2.0, "calibrated": False, "early_stopping": "log-score"}
-    model = DependencyParser(**settings, max_iter=4, max_iter_labels=3).fit(X[:100], Y[:100], dev=(X_DEV, Y_DEV))
+    model = made(DependencyParser, **settings, max_iter=4, options={"max_iter_labels": 3}).fit(
+        X[:100], Y[:100], dev=(X_DEV, Y_DEV)
+    )
     figures = [step.dev for step in model.report_.history if step.stage == "first order"]
     assert figures.index(max(figures)) < 3  # training on makes the parser too sure
     rows = zip(model.predict_marginals(X_DEV), heads_of(Y_DEV), strict=True)
@@ -106,30 +111,30 @@ def test_the_best_epoch_by_log_score():
 
 
 def test_patience_is_convergence():
-    model = DependencyParser(1, **SMALL, max_iter=50, patience=1).fit(TAGGED, HEADS, dev=(TAGGED, HEADS))
+    model = made(DependencyParser, 1, **SMALL, max_iter=50, patience=1).fit(TAGGED, HEADS, dev=(TAGGED, HEADS))
     assert model.report_.converged
     assert "no better UAS" in model.report_.reason
     assert model.report_.dev == 1.0
     assert model.report_.n_iter < 50
-    assert not DependencyParser(1, **SMALL).fit(TAGGED, HEADS).report_.converged
+    assert not made(DependencyParser, 1, **SMALL).fit(TAGGED, HEADS).report_.converged
 
 
 def test_a_stopped_parser_has_one_epoch_of_trees_and_one_of_labels():
-    stopped = DependencyParser(2, **SMALL, max_iter=6).fit(X, Y, callback=lambda step: True)
+    stopped = made(DependencyParser, 2, **SMALL, max_iter=6).fit(X, Y, callback=lambda step: True)
     assert stopped.order_ == 1
     assert [step.stage for step in stopped.report_.history] == ["first order", "labels"]
     assert not stopped.report_.converged
     assert stopped.report_.dev is None
     assert stopped.score(X_DEV, heads_of(Y_DEV)) > 0.3
-    labels = DependencyParser(2, **SMALL).fit(X, Y, callback=lambda step: step.stage == "second order")
+    labels = made(DependencyParser, 2, **SMALL).fit(X, Y, callback=lambda step: step.stage == "second order")
     assert labels.order_ == 2
     assert [step.stage for step in labels.report_.history[-3:]] == ["first order", "second order", "labels"]
 
 
 def test_the_time_limit_stops_each_stage():
     steps = []
-    model = DependencyParser(2, **SMALL, max_minutes=1e-9, tagger="crf")
-    model.fit(X[:30], Y[:30], callback=steps.append)
+    model = made(DependencyParser, 2, **SMALL, tagger="crf")
+    model.fit(X[:30], Y[:30], callback=steps.append, max_minutes=1e-9)
     assert not any("iteration 2" in step.stage for step in steps)
     assert [step.stage for step in model.report_.history] == ["first order", "labels"]
     assert model.report_.reason.split("; ") == [
@@ -147,7 +152,7 @@ def test_a_stop_is_heeded_while_taggers_are_trained(tagger, word):
         seen.append(step.stage)
         return word in step.stage
 
-    model = DependencyParser(2, **SMALL, tagger=tagger).fit(X[:60], Y[:60], callback=stop)
+    model = made(DependencyParser, 2, **SMALL, tagger=tagger).fit(X[:60], Y[:60], callback=stop)
     at = next(n for n, stage in enumerate(seen) if word in stage)
     assert all("tagger 1" not in stage or n <= at + 1 for n, stage in enumerate(seen))
     assert sum("iteration" in stage for stage in seen[at + 1 :]) <= 2  # a tagger that had started
@@ -159,7 +164,7 @@ def test_a_stop_is_heeded_while_taggers_are_trained(tagger, word):
 
 @pytest.mark.parametrize("tagger", ["hmm", "crf", "factorial-crf"])
 def test_parsers_with_taggers_need_words_only(tagger, tmp_path):
-    model = DependencyParser(1, **SMALL, tagger=tagger).fit(X[:60], Y[:60])
+    model = made(DependencyParser, 1, **SMALL, tagger=tagger).fit(X[:60], Y[:60])
     words = [[word for word, _ in sentence] for sentence in X_DEV]
     model.save(tmp_path / "parser")
     again = load(tmp_path / "parser")
@@ -175,7 +180,7 @@ def with_coarse_tags(sentences):
 
 @pytest.mark.parametrize("stop", [None, "fold 2"])
 def test_a_factorial_crf_tags_both_columns(stop, tmp_path):
-    model = DependencyParser(1, **SMALL, max_iter_labels=1, tagger="factorial-crf")
+    model = made(DependencyParser, 1, **SMALL, options={"max_iter_labels": 1}, tagger="factorial-crf")
     model.fit(with_coarse_tags(X[:40]), Y[:40], callback=lambda step: stop is not None and stop in step.stage)
     words = [[word for word, _ in sentence] for sentence in X_DEV]
     model.save(tmp_path / "parser")

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 
+from tests.estimators import made
 from tests.processes import on_ranks
 from trelliswork import PCFG
 from trelliswork.compute.sharing import Group
@@ -29,7 +30,7 @@ def train(group, name, few, directory=None):
     if few and group.size > 1:
         start, stop = [(0, 2), (2, 2), (2, len(sentences))][group.rank]
     own, options = sentences[start:stop], {"dev": sentences[5:9], "checkpoint": directory and f"{directory}/state"}
-    pcfg = PCFG(**{"n_nonterminals": 3, "n_preterminals": 4, "tol": 0, "min_count": 2} | CASES[name])
+    pcfg = made(PCFG, **{"n_nonterminals": 3, "n_preterminals": 4, "tol": 0, "min_count": 2} | CASES[name])
     if directory is not None:  # as if it had been stopped
         pcfg.fit(own, callback=lambda step: group.rank == 1 and step.iteration == 2, **options)
         assert pcfg.report_.n_iter == 2

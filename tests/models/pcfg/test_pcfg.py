@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
+from tests.estimators import made
 from tests.oracle.trees import bracketings
 from trelliswork import PCFG, load
 from trelliswork.data import Corpus, Tree, bundled
@@ -26,7 +27,7 @@ KINDS = {
 
 def fitted(name):
     options = {"n_nonterminals": 3, "n_preterminals": 5, "max_iter": 4, "tol": 0, "min_count": 2} | KINDS[name]
-    return PCFG(**options).fit(WORDS)
+    return made(PCFG, **options).fit(WORDS)
 
 
 @pytest.fixture(scope="module")
@@ -89,7 +90,9 @@ def test_a_simple_language_is_learned():
     rng = np.random.default_rng(0)
     D, N, V = ["the", "a"], ["dog", "cat", "man"], ["sees", "likes"]
     drawn = [[str(rng.choice(kind)) for kind in (D, N, V, D, N)] for _ in range(60)]
-    model = PCFG(3, 3, n_restarts=5, probe=15, max_iter=100, tol=1e-6, right_bias=1.0).fit(drawn)
+    model = PCFG(3, n_preterminals=3, n_restarts=5, options={"probe": 15}, max_iter=100, tol=1e-6, right_bias=1.0).fit(
+        drawn
+    )
     assert model.report_.n_iter > 15
     assert model.perplexity(drawn) < 3.2  # the language itself has exp(log 72 / 5) = 2.35; words by themselves 6.6
     gold = [Tree.parse("(S (NP (D d) (N n)) (VP (V v) (NP (D d) (N n))))")] * len(drawn)
@@ -114,7 +117,9 @@ def test_samples(models):
 
 def test_samples_follow_the_grammar():
     # Two words, one rule: p(a) = 0.75 at each place.
-    model = PCFG(1, 1, max_iter=30, tol=0, rule_prior=0.0, emission_prior=0.0).fit([["a", "a"], ["a", "b"]])
+    model = PCFG(1, n_preterminals=1, max_iter=30, tol=0, rule_prior=0.0, emission_prior=0.0).fit(
+        [["a", "a"], ["a", "b"]]
+    )
     drawn = model.sample(2000, seed=0)
     assert all(len(words) == 2 for words in drawn)
     assert np.mean([word == "a" for words in drawn for word in words]) == pytest.approx(0.75, abs=0.03)
@@ -152,7 +157,16 @@ def test_known_spans_are_in_every_tree(models):
 
 @pytest.mark.parametrize("algorithm", ["em", "gradient"])
 def test_development_data_keep_the_best_iteration(algorithm):
-    model = PCFG(3, 4, algorithm=algorithm, max_iter=12, tol=0, patience=3, rule_prior=0.0, learning_rate=0.05)
+    model = PCFG(
+        3,
+        n_preterminals=4,
+        options={"algorithm": algorithm},
+        max_iter=12,
+        tol=0,
+        patience=3,
+        rule_prior=0.0,
+        learning_rate=0.05,
+    )
     model.fit(WORDS[:12], dev=WORDS[12:20])
     figures = [step.dev for step in model.report_.history]
     assert model.report_.dev == max(figures)
@@ -171,22 +185,22 @@ def test_corpus_callback_and_checkpoint(tmp_path):
     corpus = Corpus.from_sentences(WORDS)
     steps = []
     options = {"rank": 4, "max_iter": 6, "tol": 0}
-    whole = PCFG(3, 5, **options).fit(corpus)
+    whole = made(PCFG, 3, n_preterminals=5, **options).fit(corpus)
     path = tmp_path / "state"
 
     def stop(step):
         steps.append(step)
         return step.iteration == 3
 
-    part = PCFG(3, 5, **options).fit(corpus, callback=stop, checkpoint=path)
+    part = made(PCFG, 3, n_preterminals=5, **options).fit(corpus, callback=stop, checkpoint=path)
     assert len(steps) == 3
     assert part.report_.reason == "stopped by the caller"
-    rest = PCFG(3, 5, **options).fit(corpus, checkpoint=path)
+    rest = made(PCFG, 3, n_preterminals=5, **options).fit(corpus, checkpoint=path)
     assert_array_equal(rest.log_evidence(corpus), whole.log_evidence(corpus))
     rest.save(tmp_path / "model")
-    PCFG(3, 5, **options).fit(corpus, callback=stop, checkpoint=path)
+    made(PCFG, 3, n_preterminals=5, **options).fit(corpus, callback=stop, checkpoint=path)
     with pytest.raises(DataError, match="other data or settings"):
-        PCFG(4, 5, **options).fit(corpus, checkpoint=path)
+        made(PCFG, 4, n_preterminals=5, **options).fit(corpus, checkpoint=path)
 
 
 @pytest.mark.parametrize(
@@ -207,7 +221,7 @@ def test_corpus_callback_and_checkpoint(tmp_path):
 )
 def test_what_makes_no_sense_is_refused(options, match):
     with pytest.raises(ValueRangeError, match=match):
-        PCFG(**options).fit(WORDS)
+        made(PCFG, **options).fit(WORDS)
 
 
 def test_other_refusals(models):

@@ -48,6 +48,7 @@ class Job:
     calibrate: str | None = None  # file to calibrate the model with
     start: str | None = None  # model to start from
     checkpoint: str | None = None  # file for the state of training
+    max_minutes: float | None = None  # time limit, reading included
     page: str | None = None  # file for the report
     quiet: bool = False  # no progress
     json: bool = False  # the outcome as JSON
@@ -72,6 +73,8 @@ class Job:
             options["start"] = type(model).load(self.start)
         if self.checkpoint is not None:
             options["checkpoint"] = self.checkpoint
+        if self.max_minutes is not None:
+            options["max_minutes"] = self.max_minutes
         from trelliswork.learning.watch import timed_from
 
         with training_progress(n_tokens, total, self.quiet) as callback, timed_from(self.started):
@@ -100,7 +103,6 @@ class Job:
             with naming_lines(source, layout):
                 calibrate(model, X, y)
         plain: dict[str, Any] = model.calibration_.to_dict()
-        del plain["maps"]
         return plain
 
     def _tell(self, model: Any, facts: dict[str, Any], usage: dict[str, Any]) -> None:
@@ -195,7 +197,7 @@ def _imported(place: str) -> Any:
 
 def _function(run: Run, estimator: Any, name: str) -> Callable[..., None]:
     """Return the function behind a command, with a signature for Typer."""
-    from trelliswork.models.parameters import declared
+    from trelliswork.models.parameters import arranged, declared
 
     parameters = {k: d for k, d in declared(estimator).items() if d.parameter.option}
     files = list(inspect.signature(run).parameters.values())[2:]
@@ -215,6 +217,9 @@ def _function(run: Run, estimator: Any, name: str) -> Callable[..., None]:
     for own, text in (("start", "Model to start from."), ("checkpoint", resumed)):
         if own in fit:
             signature.append(_option(own, str | None, None, text, TRAINING))
+    if "max_minutes" in fit:
+        text = "Time limit for training, in minutes; reading counts."
+        signature.append(_option("max_minutes", float | None, None, text, TRAINING, show_default="no limit"))
     signature.append(_option("out", str, f"{name}-model", "Directory for the model.", OUTPUT, "--out", "-o"))
     for own, kind, default in (
         ("force", ForceOption, False),
@@ -230,7 +235,7 @@ def _function(run: Run, estimator: Any, name: str) -> Callable[..., None]:
         given = frozenset(k for k in values if _was_given(context, k))
         if (saved := values.pop("save_config")) is not None:
             write_config(saved, context.command, {k: values[k] for k in given if k != "save_config"})
-        model = estimator(**{k: _value(d, values.pop(k)) for k, d in parameters.items()})
+        model = estimator(**arranged(estimator, {k: _value(d, values.pop(k)) for k, d in parameters.items()}))
         own = {f.name: values.pop(f.name) for f in files}
         job = Job(**values, given=given)
         if own.get("counts") is None:

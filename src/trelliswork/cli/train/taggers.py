@@ -188,7 +188,7 @@ def _crf_from_stream(
     started, epochs = time.perf_counter(), model._settings().iterations
     report = FitReport(False, f"{epochs} epochs", float("nan"))
     with training_progress(n_tokens, epochs, job.quiet) as callback, timed_from(job.started):
-        watch = Watch(max_minutes=model.max_minutes, callback=callback)
+        watch = Watch(max_minutes=job.max_minutes, callback=callback)
         for epoch in range(1, epochs + 1):
             loss = 0.0
             for corpus, labels in equal_parts(parts, len(sizes), empty):

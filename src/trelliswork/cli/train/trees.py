@@ -22,10 +22,7 @@ if TYPE_CHECKING:
     from trelliswork.models import PCFG, DependencyParser
 
 WORDS, TAGS = ("form", "lemma"), ("upos", "xpos", "feats")  # CoNLL-U columns that --columns may name
-SECOND_ORDER = (
-    "threshold", "bp_iterations", "tree_every", "bp_tol", "bp_damping", "max_iter_second_order",
-    "learning_rate_second_order",
-)  # fmt: skip
+SECOND_ORDER = ("threshold", "bp_iterations", "max_iter_second_order")
 
 
 def parser(

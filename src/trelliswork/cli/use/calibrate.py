@@ -4,7 +4,6 @@ import json as json_module
 import os
 import sys
 from dataclasses import replace
-from enum import StrEnum
 from typing import Annotated, Any
 
 import typer
@@ -27,13 +26,6 @@ from trelliswork.cli.use.loading import Model, load_for
 from trelliswork.compute.display import plural
 
 
-class Method(StrEnum):
-    """How probabilities are calibrated."""
-
-    temperature = "temperature"
-    isotonic = "isotonic"
-
-
 def calibrate(
     model: Model,
     files: Annotated[
@@ -43,13 +35,6 @@ def calibrate(
         ),
     ] = None,
     bundled: Annotated[bool, bundled_option("dev")] = False,
-    method: Annotated[
-        Method,
-        typer.Option(
-            help="temperature: one for the whole model (a parser: one per type of factor), all queries agree. "
-            "isotonic: also a map of the marginals of each label."
-        ),
-    ] = Method.temperature,
     format: TrainedFormatOption = FileFormat.auto,
     label: Annotated[
         str | None, typer.Option(help="Column of the labels, if not that of training: a number or a CoNLL-U name.")
@@ -80,7 +65,7 @@ def calibrate(
     X, y, layout = read_answers(fitted, source, format, label)
     print(f"calibrating with {plural(len(X), 'sentences')}", file=sys.stderr)
     with naming_lines(source, layout):
-        fit(fitted, X, y, method=method.value)
+        fit(fitted, X, y)
     save_or_rescue(fitted.save, place, force=force)
     result = fitted.calibration_
     if json:

@@ -40,7 +40,7 @@ UNTAGGED = 5000  # words without tags after which a file is taken to have none
 class Decoding(StrEnum):
     """How a tree is chosen; see ``DependencyParser.predict``."""
 
-    posterior = "posterior"
+    mbr = "mbr"
     viterbi = "viterbi"
     mbr_las = "mbr-las"
 
@@ -70,9 +70,9 @@ def parse(
         Decoding | None,
         typer.Option(
             "--decoding",
-            help="posterior: most expected correct heads, or spans of a grammar. viterbi: most probable tree. mbr-las: "
+            help="mbr: most expected correct heads, or spans of a grammar. viterbi: most probable tree. mbr-las: "
             "most expected words with correct head and label.",
-            show_default="posterior",
+            show_default="mbr",
         ),
     ] = None,
     known: Annotated[
@@ -296,7 +296,7 @@ def evaluate_parser(
         _check_complete(heads, labels if known else [])
         with alone():
             complete: Any = heads
-            chosen: Any = decode or Decoding.posterior.value
+            chosen: Any = decode or Decoding.mbr.value
             given = labels if known else None
             judged: Any = ([], [], [], [])
             if len(corpus):

@@ -34,7 +34,7 @@ class TagDecide(StrEnum):
     """How one labeling is chosen from a posterior; see ``Tagger.predict``."""
 
     viterbi = "viterbi"
-    posterior = "posterior"
+    mbr = "mbr"
     mbr_span = "mbr-span"
 
 
@@ -59,7 +59,7 @@ def tag(
         TagDecide,
         typer.Option(
             "--decoding",
-            help="viterbi: most probable labeling. posterior: most probable label of each token. mbr-span: spans with "
+            help="viterbi: most probable labeling. mbr: most probable label of each token. mbr-span: spans with "
             "the best expected F1.",
         ),
     ] = TagDecide.viterbi,

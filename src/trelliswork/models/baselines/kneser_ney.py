@@ -10,8 +10,7 @@ order come from the numbers :math:`n_j` of n-grams with count j: :math:`Y = n_1 
 :math:`D_j = j - (j + 1) Y n_{j+1} / n_j`.
 """
 
-from __future__ import annotations
-
+from dataclasses import KW_ONLY
 from typing import Annotated, Any, ClassVar, NamedTuple, Self
 
 import numpy as np
@@ -27,7 +26,17 @@ from trelliswork.models.baselines.base import LeftToRight, Tokens
 from trelliswork.models.baselines.compact import CompactTables, even_stride
 from trelliswork.models.baselines.ngrams import count_ngrams, find_ngrams, renumbered
 from trelliswork.models.baselines.sentences import Sentence, SentenceScorer
-from trelliswork.models.parameters import TRAINING, MaxWords, MinCount, Parameter, Strict
+from trelliswork.models.parameters import (
+    TRAINING,
+    FurtherOptions,
+    MaxWords,
+    MinCount,
+    Parameter,
+    Strict,
+    estimator,
+    later,
+    option,
+)
 
 _LISTS = {list, tuple}
 
@@ -44,6 +53,7 @@ class ListedOrder(NamedTuple):
     log_rest: NDArray[np.float64]  # weight of the order below after these words; 0 in the highest order
 
 
+@estimator
 class KneserNey(LeftToRight):
     """An n-gram language model with interpolated modified Kneser-Ney smoothing.
 
@@ -71,33 +81,26 @@ class KneserNey(LeftToRight):
 
     kind: ClassVar[str] = "kneser-ney"
     title: ClassVar[str] = "Kneser-Ney language model"
-    _tables: CompactTables
-    _scorer: SentenceScorer | None = None
+    _tables: CompactTables = later()
+    _scorer: SentenceScorer | None = later(None)
 
-    def __init__(
-        self,
-        order: Annotated[
-            int,
-            Parameter(
-                "Length of the n-grams: with 5, a word depends on the four before it. Orders beyond the longest "
-                "sentence and its two edges change nothing.",
-                minimum=1,
-            ),
-        ] = 5,
-        *,
-        min_count: MinCount = 1,
-        max_words: MaxWords = None,
-        strict: Strict = False,
-        memory: Annotated[
-            int,
-            Parameter("Megabytes for counting; temporary files beyond that.", minimum=1, panel=TRAINING),
-        ] = 256,
-    ) -> None:
-        self.order = order
-        self.min_count = min_count
-        self.max_words = max_words
-        self.strict = strict
-        self.memory = memory
+    order: Annotated[
+        int,
+        Parameter(
+            "Length of the n-grams: with 5, a word depends on the four before it. Orders beyond the longest "
+            "sentence and its two edges change nothing.",
+            minimum=1,
+        ),
+    ] = 5
+    _: KW_ONLY
+    min_count: MinCount = 1
+    max_words: MaxWords = None
+    strict: Strict = False
+    options: FurtherOptions = None
+    memory: Annotated[
+        int,
+        Parameter("Megabytes for counting; temporary files beyond that.", minimum=1, panel=TRAINING),
+    ] = option(256)
 
     def fit(self, X: Source, y: object = None, *, callback: Callback | None = None) -> Self:
         """Count the n-grams of a text.

@@ -6,9 +6,8 @@ r"""The log-bilinear language model (Mnih and Hinton, 2007), left contexts only,
 The counterpart of the low-rank Markov random field of order K, which sees both sides.
 """
 
-from __future__ import annotations
-
 import os
+from dataclasses import KW_ONLY
 from typing import Annotated, Any, ClassVar, Self
 
 import numpy as np
@@ -28,16 +27,17 @@ from trelliswork.models.parameters import (
     L2,
     TRAINING,
     LearningRate,
-    MaxMinutes,
     MaxWords,
     MinCount,
     Parameter,
     Patience,
     Seed,
     Strict,
+    estimator,
 )
 
 
+@estimator
 class LogBilinear(LeftToRight):
     """A log-bilinear language model: the vector of a word against a mix of the vectors of the K words before.
 
@@ -62,34 +62,18 @@ class LogBilinear(LeftToRight):
     kind: ClassVar[str] = "lbl"
     title: ClassVar[str] = "Log-bilinear language model"
 
-    def __init__(
-        self,
-        context_size: Annotated[int, Parameter("Number of preceding words that a word depends on.", minimum=1)] = 2,
-        rank: Annotated[int, Parameter("Length D of the vectors.", minimum=1)] = 100,
-        *,
-        learning_rate: LearningRate = 0.1,
-        l2: L2 = 1.5,
-        batch_size: Annotated[int, Parameter("Tokens per update.", minimum=1, panel=TRAINING)] = 1000,
-        max_iter: Annotated[int, Parameter("Maximum number of epochs.", minimum=1, panel=TRAINING)] = 30,
-        max_minutes: MaxMinutes = None,
-        patience: Patience = 3,
-        min_count: MinCount = 1,
-        max_words: MaxWords = None,
-        strict: Strict = False,
-        seed: Seed = 0,
-    ) -> None:
-        self.context_size = context_size
-        self.rank = rank
-        self.learning_rate = learning_rate
-        self.l2 = l2
-        self.batch_size = batch_size
-        self.max_iter = max_iter
-        self.max_minutes = max_minutes
-        self.patience = patience
-        self.min_count = min_count
-        self.max_words = max_words
-        self.strict = strict
-        self.seed = seed
+    context_size: Annotated[int, Parameter("Number of preceding words that a word depends on.", minimum=1)] = 2
+    _: KW_ONLY
+    rank: Annotated[int, Parameter("Length D of the vectors.", minimum=1)] = 100
+    learning_rate: LearningRate = 0.1
+    l2: L2 = 1.5
+    batch_size: Annotated[int, Parameter("Tokens per update.", minimum=1, panel=TRAINING)] = 1000
+    max_iter: Annotated[int, Parameter("Maximum number of epochs.", minimum=1, panel=TRAINING)] = 30
+    patience: Patience = 3
+    min_count: MinCount = 1
+    max_words: MaxWords = None
+    strict: Strict = False
+    seed: Seed = 0
 
     def fit(
         self,
@@ -99,6 +83,7 @@ class LogBilinear(LeftToRight):
         dev: Source | None = None,
         checkpoint: str | os.PathLike[str] | None = None,
         callback: Callback | None = None,
+        max_minutes: float | None = None,
     ) -> Self:
         """Train on a text.
 
@@ -114,6 +99,8 @@ class LogBilinear(LeftToRight):
             ``save`` deletes it.
         callback : callable, optional
             Called with a `Step` after each epoch; a true result stops training.
+        max_minutes : float, optional
+            Time limit: stop before an iteration that would end later.
         """
         from trelliswork.models.baselines.log_bilinear_training import contexts_of, log_likelihoods, start, train
 
@@ -134,9 +121,9 @@ class LogBilinear(LeftToRight):
             development = Development(
                 "log evidence per token", lambda _: float(log_likelihoods(parameters, contexts, words).mean())
             )
-        mark = {k: v for k, v in self.get_params().items() if k not in ("max_iter", "max_minutes")}
+        mark = self._values("max_iter")
         all_data = *data, *(held or (None, None))
-        watch = watch_for(self, development, checkpoint, lambda: fingerprint(mark, *all_data), callback)
+        watch = watch_for(self, development, checkpoint, lambda: fingerprint(mark, *all_data), callback, max_minutes)
         names = ("learning_rate", "l2", "batch_size", "max_iter", "seed")
         report = train(parameters, data, watch, **{name: getattr(self, name) for name in names})
         self.vocabulary_, self._parameters_, self.report_ = vocabulary, parameters, report

@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import KW_ONLY
 from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
 
@@ -40,16 +41,18 @@ from trelliswork.models.parameters import (
     MODEL,
     TRAINING,
     Clusters,
+    FurtherOptions,
     HashBits,
-    HistorySize,
     LexiconOption,
-    MaxMinutes,
     MinAttributeCount,
     Parameter,
     Patience,
     Seed,
     Tol,
     Vectors,
+    estimator,
+    later,
+    option,
     parse_beam,
     parse_weights,
 )
@@ -57,9 +60,10 @@ from trelliswork.models.spans import Chains
 from trelliswork.models.tasks import TagDecoding, Tagger, check_decoding
 
 if TYPE_CHECKING:
-    from trelliswork.distributions import LinearChain
+    from trelliswork.distributions import LinearChain, NgramChain
 
 
+@estimator
 class CRF(Tagger):
     """A tagger that scores labels by features of the sentence, and pairs of neighboring labels.
 
@@ -83,134 +87,112 @@ class CRF(Tagger):
     kind: ClassVar[str] = "crf"
     _tokens: ClassVar[tuple[type, ...]] = COLUMNS
     title: ClassVar[str] = "CRF tagger"
-    scheme_: Scheme | None
-    _online: OnlineState | None = None  # of partial_fit
-    _structure: Structure | None = None  # for order 2 and above
-    _frozen: tuple[NDArray[np.float64], float, LaidOut] | None = None  # weights, temperature, and both for the kernels
+    scheme_: Scheme | None = later()
+    _online: OnlineState | None = later(None)  # of partial_fit
+    _structure: Structure | None = later(None)  # for order 2 and above
+    _frozen: tuple[NDArray[np.float64], float, LaidOut] | None = later(
+        None
+    )  # weights, temperature, and both for the kernels
 
-    def __init__(
-        self,
-        features: Annotated[
-            Features,
-            Parameter(
-                "A preset (chunking, pos, ner, letters), or CRF++ templates: a file, their text, or parsed. In Python "
-                "also a function f(sentence, t) that returns the attributes of a token (a dict or a list of strings), "
-                "or None if the tokens are such attributes. A function is not saved: pass it to set_params after "
-                "loading. B templates with columns score pairs of labels by observations.",
-                parse=str,
-            ),
-        ] = "pos",
-        *,
-        clusters: Clusters = None,
-        vectors: Vectors = None,
-        lexicon: LexiconOption = None,
-        l1: L1 = 0.0,
-        l2: L2 = 1.0,
-        feature_set: Annotated[
-            Literal["observed", "all"],
-            Parameter("Weights for the pairs of attribute and label that occur in training, or for all pairs."),
-        ] = "observed",
-        scheme: Annotated[
-            Literal["auto", "bio", "iob1", "bioes", "bilou"] | None,
-            Parameter(
-                "Scheme of span labels; auto: that of most labels. IOB1 becomes BIO, BILOU becomes BIOES. Label pairs "
-                "that break it are repaired in training, as conlleval reads them, and forbidden in tagging.",
-                unset="plain tags, all pairs are allowed",
-            ),
-        ] = "auto",
-        label_weight: Annotated[
-            Mapping[str, float] | None,
-            Parameter(
-                "Train as if a label were this many times as frequent, for example B-LOC=5: more recall for rare "
-                "labels, less precision. Only with L-BFGS.",
-                panel=TRAINING,
-                unset="1 for all labels",
-                parse=parse_weights,
-            ),
-        ] = None,
-        min_count: MinAttributeCount = 1,
-        hash_bits: HashBits = None,
-        algorithm: Annotated[
-            Algorithm,
-            Parameter(
-                "L-BFGS (OWL-QN if l1 > 0) on the whole objective, averaged SGD on mini-batches, or the averaged "
-                "perceptron.",
-                panel=TRAINING,
-            ),
-        ] = "lbfgs",
-        max_iter: Annotated[
-            int | None,
-            Parameter(
-                "Maximum number of L-BFGS iterations or epochs.",
-                minimum=1,
-                panel=TRAINING,
-                unset="500; sgd 30, perceptron 10",
-            ),
-        ] = None,
-        tol: Tol = 1e-5,
-        history_size: HistorySize = 6,
-        batch_size: Annotated[
-            int | None,
-            Parameter("Sentences per update of SGD and perceptron.", minimum=1, panel=TRAINING, unset="8; 1"),
-        ] = None,
-        learning_rate: Annotated[
-            float | None, Parameter("First step size of SGD.", above=0, panel=TRAINING, unset="chosen by trials")
-        ] = None,
-        seed: Seed = 0,
-        patience: Patience = 20,
-        max_minutes: MaxMinutes = None,
-        order: Annotated[
-            int,
-            Parameter(
-                "Length of the label n-grams that have weights, minus 1: order 2 adds triples of labels, order 3 "
-                "quadruples. Combine with a beam. Only with L-BFGS.",
-                minimum=1,
-            ),
-        ] = 1,
-        beam: Annotated[
-            Beam | str | None,
-            Parameter(
-                "Keep few states per token in training and tagging: kl=0.005,min=10; size=20; threshold=6.9,min=4; "
-                "kl=auto widens itself when training needs it; auto chooses a beam where it is faster.",
-                panel=MODEL,
-                unset="exact inference",
-                parse=parse_beam,
-            ),
-        ] = None,
-    ) -> None:
-        self.features = features
-        self.clusters = clusters
-        self.vectors = vectors
-        self.lexicon = lexicon
-        self.l1 = l1
-        self.l2 = l2
-        self.feature_set = feature_set
-        self.scheme = scheme
-        self.label_weight = label_weight
-        self.min_count = min_count
-        self.hash_bits = hash_bits
-        self.algorithm = algorithm
-        self.max_iter = max_iter
-        self.tol = tol
-        self.history_size = history_size
-        self.batch_size = batch_size
-        self.learning_rate = learning_rate
-        self.seed = seed
-        self.patience = patience
-        self.max_minutes = max_minutes
-        self.order = order
-        self.beam = beam
+    features: Annotated[
+        Features,
+        Parameter(
+            "A preset (chunking, pos, ner, letters), or CRF++ templates: a file, their text, or parsed. In Python "
+            "also a function f(sentence, t) that returns the attributes of a token (a dict or a list of strings), "
+            "or None if the tokens are such attributes. A function is not saved: pass it to set_params after "
+            "loading. B templates with columns score pairs of labels by observations.",
+            parse=str,
+        ),
+    ] = "pos"
+    _: KW_ONLY
+    order: Annotated[
+        int,
+        Parameter(
+            "Length of the label n-grams that have weights, minus 1: order 2 adds triples of labels, order 3 "
+            "quadruples. Combine with a beam. Only with L-BFGS.",
+            minimum=1,
+        ),
+    ] = 1
+    scheme: Annotated[
+        Literal["auto", "bio", "iob1", "bioes", "bilou"] | None,
+        Parameter(
+            "Scheme of span labels; auto: that of most labels. IOB1 becomes BIO, BILOU becomes BIOES. Label pairs "
+            "that break it are repaired in training, as conlleval reads them, and forbidden in tagging.",
+            unset="plain tags, all pairs are allowed",
+        ),
+    ] = "auto"
+    beam: Annotated[
+        Beam | str | None,
+        Parameter(
+            "Keep few states per token in training and tagging: kl=0.005,min=10; size=20; threshold=6.9,min=4; "
+            "kl=auto widens itself when training needs it; auto chooses a beam where it is faster.",
+            panel=MODEL,
+            unset="exact inference",
+            parse=parse_beam,
+        ),
+    ] = None
+    clusters: Clusters = None
+    vectors: Vectors = None
+    lexicon: LexiconOption = None
+    l1: L1 = 0.0
+    l2: L2 = 1.0
+    min_count: MinAttributeCount = 1
+    algorithm: Annotated[
+        Algorithm,
+        Parameter(
+            "L-BFGS (OWL-QN if l1 > 0) on the whole objective, averaged SGD on mini-batches, or the averaged "
+            "perceptron.",
+            panel=TRAINING,
+        ),
+    ] = "lbfgs"
+    max_iter: Annotated[
+        int | None,
+        Parameter(
+            "Maximum number of L-BFGS iterations or epochs.",
+            minimum=1,
+            panel=TRAINING,
+            unset="500; sgd 30, perceptron 10",
+        ),
+    ] = None
+    tol: Tol = 1e-5
+    patience: Patience = 20
+    seed: Seed = 0
+    options: FurtherOptions = None
+    label_weight: Annotated[
+        Mapping[str, float] | None,
+        Parameter(
+            "Train as if a label were this many times as frequent, for example B-LOC=5: more recall for rare "
+            "labels, less precision. Only with L-BFGS.",
+            panel=TRAINING,
+            unset="1 for all labels",
+            parse=parse_weights,
+        ),
+    ] = option(None)
+    feature_set: Annotated[
+        Literal["observed", "all"],
+        Parameter("Weights for the pairs of attribute and label that occur in training, or for all pairs."),
+    ] = option("observed")
+    hash_bits: HashBits = option(None)
+    batch_size: Annotated[
+        int | None,
+        Parameter("Sentences per update of SGD and perceptron.", minimum=1, panel=TRAINING, unset="8; 1"),
+    ] = option(None)
+    learning_rate: Annotated[
+        float | None, Parameter("First step size of SGD.", above=0, panel=TRAINING, unset="chosen by trials")
+    ] = option(None)
+    history_size: ClassVar = 6  # of L-BFGS, as in CRFsuite
 
     def fit(
         self,
         X: Sentences,
         y: Labels,
         *,
-        sample_weight: NDArray[np.floating] | None = None,
         dev: tuple[Sentences, Sequence[Sequence[str]]] | None = None,
         start: "CRF | None" = None,
+        sample_weight: NDArray[np.floating] | None = None,
         checkpoint: str | os.PathLike[str] | None = None,
         callback: Callback | None = None,
+        max_minutes: float | None = None,
     ) -> Self:
         """Train on labeled sentences.
 
@@ -220,18 +202,20 @@ class CRF(Tagger):
             A sentence is a list of tokens: strings, sequences of strings (columns), or ready attributes.
         y : list of lists
             For each token its label, a collection of possible labels, or ``None`` if nothing is known.
-        sample_weight : ndarray (n_sentences,), optional
-            Weight of each sentence in the objective.
         dev : (X, y), optional
             Development data: training stops when chunk F1 (labels with a scheme) or accuracy has not increased for
             ``patience`` iterations, and the best weights are kept.
         start : CRF, optional
             Start from the weights of this model, as far as attributes and labels are the same.
+        sample_weight : ndarray (n_sentences,), optional
+            Weight of each sentence in the objective.
         checkpoint : path, optional
             A file for the state of training, written twice a minute. If it exists, training resumes from it and ends
             with the weights of an uninterrupted run. ``save`` deletes it.
         callback : callable, optional
             Called after each iteration with a `Step`; a true result stops training.
+        max_minutes : float, optional
+            Time limit: stop before an iteration that would end later.
         """
         settings = self._settings()
         features = FeatureMap(
@@ -251,8 +235,11 @@ class CRF(Tagger):
             gold: Any = [list(sentence) for sentence in in_scheme(dev[1], self.scheme, "dev")[0]]
             development = tagging_development(scorer, gold, labels, scheme, training_beam(problem, self.beam))
         # Limits are left out of the fingerprint: a longer run may resume from a shorter one.
-        plain = {k: v for k, v in self._plain_parameters().items() if k not in ("max_iter", "max_minutes")}
-        watch = watch_for(self, development, checkpoint, lambda: problem.fingerprint(plain, dev and dev[1]), callback)
+        plain = self._values("features", "max_iter", *KNOWLEDGE) | {
+            "beam": None if self.beam is None else str(self.beam)
+        }
+        mark = partial(problem.fingerprint, plain, dev and dev[1])
+        watch = watch_for(self, development, checkpoint, mark, callback, max_minutes)
         first = None
         if start is not None:
             first = transfer(start._learned(), Learned(features, labels, problem.layout, structure=problem.structure))
@@ -313,7 +300,7 @@ class CRF(Tagger):
         Parameters
         ----------
         X : as in ``fit``
-        decoding : {"viterbi", "posterior", "mbr-span"}
+        decoding : {"viterbi", "mbr", "mbr-span"}
             The most probable labeling; the most probable label of each token, for the best expected accuracy; or the
             spans with the best expected F1, if the labels encode spans.
         known : list of lists, optional
@@ -332,7 +319,7 @@ class CRF(Tagger):
         self, X: Sentences, *, decoding: TagDecoding = "viterbi", known: Labels | None = None
     ) -> Sequence[str]:
         """Return the labels of all tokens, one sentence after another; arguments as for ``predict``."""
-        if decoding not in ("viterbi", "posterior"):
+        if decoding not in ("viterbi", "mbr"):
             return super().predict_flat(X, decoding=decoding, known=known)
         self._check_fitted()
         ids = [unpad(labels, lengths) for labels, lengths in self._predicted(X, decoding, known)]
@@ -354,7 +341,7 @@ class CRF(Tagger):
         names = list(self.labels_)
         result = []
         for potentials in self._potentials(X, known):
-            probabilities = self._mapped(marginals(potentials, self._beam()), names)
+            probabilities = marginals(potentials, self._beam())
             for row, n in zip(probabilities.tolist(), potentials.lengths.tolist(), strict=True):
                 result.append([dict(zip(names, token, strict=True)) for token in row[:n]])
         return result
@@ -371,24 +358,26 @@ class CRF(Tagger):
         return ranked
 
     @extras_for("posterior")
-    def posterior(self, sentence: Sentence, *, known: Sequence[Any] | None = None) -> "LinearChain":
-        """Return the distribution over labelings of one sentence, for any query.
+    def posterior(self, sentence: Sentence, *, known: Sequence[Any] | None = None) -> "LinearChain | NgramChain":
+        """Return the distribution over labelings of one sentence, in float64, for any query.
 
-        With a beam it is a ``BeamChain``. With order 2 its states are first the L labels, as the start of a sentence,
-        then pairs: L + a L + b is label b after label a; with order 3 triples follow.
+        It is a `LinearChain`, within a beam a `BeamChain`; an `NgramChain` with order 2 and above.
         """
         import torch
 
-        from trelliswork.distributions import LinearChain
+        from trelliswork.distributions import LinearChain, NgramChain
 
         if len(sentence) == 0:
             raise ShapeError("the sentence is empty: a distribution over labels needs a token.")
         (scores,) = self._potentials([sentence], None if known is None else [known])
         potentials = scores.dense() if isinstance(scores, SparseChain) else scores
         pairwise = potentials.log_pairwise[0] if potentials.shared else potentials.log_pairwise[None]
-        chain = LinearChain(torch.from_numpy(potentials.log_unary), torch.from_numpy(pairwise))
-        beam = self._beam()
-        return chain if beam is None else chain.within(beam)
+        unary, between = (torch.from_numpy(scores).double() for scores in (potentials.log_unary, pairwise))
+        chain, beam = LinearChain(unary, between), self._beam()
+        chain = chain if beam is None else chain.within(beam)
+        if isinstance(scores, SparseChain):
+            return NgramChain(chain, scores.transitions.emits, len(self.labels_))
+        return chain
 
     def freeze(self) -> Self:
         """Lay out the weights once instead of in each call; they cannot be changed in place from then on."""

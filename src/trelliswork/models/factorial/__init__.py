@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import KW_ONLY, replace
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
 
 import numpy as np
@@ -22,7 +22,7 @@ from trelliswork.learning.checkpoint import fingerprint
 from trelliswork.learning.report import Callback, FitReport
 from trelliswork.metrics.tagging import gold_in_scheme_of, with_confidence
 from trelliswork.models.base import Arrays, Description, Table, check_label, watch_for
-from trelliswork.models.calibration import LEAST, fit_temperature, label_events, observed
+from trelliswork.models.calibration import LEAST, fit_temperature, observed
 from trelliswork.models.crf.data import in_scheme, sentence_weights
 from trelliswork.models.crf.layout import FeatureLayout
 from trelliswork.models.crf.scoring import tokens_of, tokens_with_vectors
@@ -47,16 +47,17 @@ from trelliswork.models.parameters import (
     L2,
     TRAINING,
     Clusters,
+    FurtherOptions,
     HashBits,
-    HistorySize,
     LexiconOption,
     MaxIter,
-    MaxMinutes,
     MinAttributeCount,
     Parameter,
     Patience,
     Tol,
     Vectors,
+    estimator,
+    option,
     parse_names,
     parse_pairs,
 )
@@ -70,6 +71,7 @@ NOT_PLAIN = ("features", *KNOWLEDGE)  # parameters that are saved with the featu
 Engine = Literal["bp", "structured_mean_field", "exact"]
 
 
+@estimator
 class FactorialCRF(LayeredTagger):
     """A tagger of several layers at once: a chain of labels in each layer, and scores for labels of the same token.
 
@@ -95,108 +97,87 @@ class FactorialCRF(LayeredTagger):
     _tokens: ClassVar[tuple[type, ...]] = COLUMNS
     title: ClassVar[str] = "Factorial CRF"
 
-    def __init__(
-        self,
-        layers: Annotated[
-            Sequence[str],
-            Parameter(
-                "Names of the layers, such as pos,chunk, in the order of their columns; engines visit them in this "
-                "order.",
-                parse=parse_names,
-            ),
-        ] = ("pos", "chunk"),
-        features: Annotated[
-            Features | Mapping[str, Features],
-            Parameter(
-                "A preset (pos, ner, chunking, letters) or a CRF++ template file; in Python all features of CRF, or a "
-                "dict of features by layer.",
-                parse=str,
-            ),
-        ] = "pos",
-        *,
-        clusters: Clusters = None,
-        vectors: Vectors = None,
-        lexicon: LexiconOption = None,
-        engine: Annotated[
-            Engine,
-            Parameter(
-                "Inference in training and tagging: belief propagation (an estimate), structured mean field (a lower "
-                "bound), or the exact product of the layers' chains (at most 20,000 combinations of labels)."
-            ),
-        ] = "bp",
-        l2: L2 = 1.0,
-        ties: Annotated[
-            Sequence[tuple[str, str]] | None,
-            Parameter(
-                "Pairs of layers that score each other's labels, such as pos-chunk.",
-                unset="all pairs",
-                parse=parse_pairs,
-            ),
-        ] = None,
-        feature_set: Annotated[
-            Literal["observed", "all"],
-            Parameter("Weights for the pairs of attribute and label that occur in training, or for all pairs."),
-        ] = "observed",
-        scheme: Annotated[
-            Literal["auto"] | None,
-            Parameter(
-                "auto: labels of spans (BIO, IOB1, BIOES, BILOU) are recognized, and pairs that break their scheme are "
-                "repaired in training and forbidden in tagging.",
-                unset="plain tags, all pairs are allowed",
-            ),
-        ] = "auto",
-        min_count: MinAttributeCount = 1,
-        hash_bits: HashBits = None,
-        max_iter: MaxIter = 500,
-        tol: Tol = 1e-5,
-        history_size: HistorySize = 6,
-        sweep_tol: Annotated[
-            float,
-            Parameter("Largest change of a marginal in one sweep at which inference stops.", above=0, panel=TRAINING),
-        ] = 1e-3,
-        max_sweeps: Annotated[int, Parameter("Maximum number of sweeps per sentence.", minimum=1, panel=TRAINING)] = 50,
-        damping: Annotated[
-            float,
-            Parameter(
-                "Fraction of the old messages that belief propagation keeps; for oscillating messages.",
-                minimum=0,
-                below=1,
-                panel=TRAINING,
-            ),
-        ] = 0.0,
-        patience: Patience = 20,
-        max_minutes: MaxMinutes = None,
-    ) -> None:
-        self.layers = layers
-        self.features = features
-        self.clusters = clusters
-        self.vectors = vectors
-        self.lexicon = lexicon
-        self.engine = engine
-        self.l2 = l2
-        self.ties = ties
-        self.feature_set = feature_set
-        self.scheme = scheme
-        self.min_count = min_count
-        self.hash_bits = hash_bits
-        self.max_iter = max_iter
-        self.tol = tol
-        self.history_size = history_size
-        self.sweep_tol = sweep_tol
-        self.max_sweeps = max_sweeps
-        self.damping = damping
-        self.patience = patience
-        self.max_minutes = max_minutes
+    layers: Annotated[
+        Sequence[str],
+        Parameter(
+            "Names of the layers, such as pos,chunk, in the order of their columns; engines visit them in this order.",
+            parse=parse_names,
+        ),
+    ] = ("pos", "chunk")
+    _: KW_ONLY
+    features: Annotated[
+        Features | Mapping[str, Features],
+        Parameter(
+            "A preset (pos, ner, chunking, letters) or a CRF++ template file; in Python all features of CRF, or a "
+            "dict of features by layer.",
+            parse=str,
+        ),
+    ] = "pos"
+    ties: Annotated[
+        Sequence[tuple[str, str]] | None,
+        Parameter(
+            "Pairs of layers that score each other's labels, such as pos-chunk.",
+            unset="all pairs",
+            parse=parse_pairs,
+        ),
+    ] = None
+    engine: Annotated[
+        Engine,
+        Parameter(
+            "Inference in training and tagging: belief propagation (an estimate), structured mean field (a lower "
+            "bound), or the exact product of the layers' chains (at most 20,000 combinations of labels)."
+        ),
+    ] = "bp"
+    scheme: Annotated[
+        Literal["auto"] | None,
+        Parameter(
+            "auto: labels of spans (BIO, IOB1, BIOES, BILOU) are recognized, and pairs that break their scheme are "
+            "repaired in training and forbidden in tagging.",
+            unset="plain tags, all pairs are allowed",
+        ),
+    ] = "auto"
+    clusters: Clusters = None
+    vectors: Vectors = None
+    lexicon: LexiconOption = None
+    l2: L2 = 1.0
+    min_count: MinAttributeCount = 1
+    max_iter: MaxIter = 500
+    tol: Tol = 1e-5
+    patience: Patience = 20
+    options: FurtherOptions = None
+    feature_set: Annotated[
+        Literal["observed", "all"],
+        Parameter("Weights for the pairs of attribute and label that occur in training, or for all pairs."),
+    ] = option("observed")
+    hash_bits: HashBits = option(None)
+    sweep_tol: Annotated[
+        float,
+        Parameter("Largest change of a marginal in one sweep at which inference stops.", above=0, panel=TRAINING),
+    ] = option(1e-3)
+    max_sweeps: Annotated[int, Parameter("Maximum number of sweeps per sentence.", minimum=1, panel=TRAINING)] = option(
+        50
+    )
+    damping: Annotated[
+        float,
+        Parameter(
+            "Fraction of the old messages that belief propagation keeps; for oscillating messages.",
+            minimum=0,
+            below=1,
+            panel=TRAINING,
+        ),
+    ] = option(0.0)
+    history_size: ClassVar = 6  # of L-BFGS, as in CRFsuite
 
     def fit(
         self,
         X: Sentences,
         y: LayerLabels,
         *,
-        sample_weight: NDArray[np.floating] | None = None,
         dev: tuple[Sentences, LayerLabels] | None = None,
+        sample_weight: NDArray[np.floating] | None = None,
         checkpoint: str | os.PathLike[str] | None = None,
         callback: Callback | None = None,
+        max_minutes: float | None = None,
     ) -> Self:
         """Train on labeled sentences.
 
@@ -206,16 +187,18 @@ class FactorialCRF(LayeredTagger):
             As in ``CRF.fit``.
         y : dict of str to list of lists, or list of lists of tuples
             The labels of each layer by its name, or for each token a tuple of labels in the order of ``layers``.
-        sample_weight : ndarray (n_sentences,), optional
-            Weight of each sentence in the objective.
         dev : (X, y), optional
             Development data: training stops when joint accuracy has not increased for ``patience`` iterations, and
             the best weights are kept.
+        sample_weight : ndarray (n_sentences,), optional
+            Weight of each sentence in the objective.
         checkpoint : path, optional
             A file for the state of training. If it exists, training resumes from it and ends with the weights of an
             uninterrupted run. ``save`` deletes it.
         callback : callable, optional
             Called after each iteration with a `Step`; a true result stops training.
+        max_minutes : float, optional
+            Time limit: stop before an iteration that would end later.
         """
         self._check_parameters()
         columns = by_layer(y, self.layers)
@@ -256,13 +239,13 @@ class FactorialCRF(LayeredTagger):
             development = joint_development(scorer, by_layer(dev[1], self.layers), layers, self._decode)
 
         def mark() -> str:
-            plain = {k: v for k, v in self.get_params().items() if k not in ("max_iter", "max_minutes", *NOT_PLAIN)}
+            plain = self._values("max_iter", *NOT_PLAIN)
             plain["dev"] = None if dev is None else by_layer(dev[1], self.layers)
             arrays = [array for t in {id(t): t for t in tokens}.values() for array in (t.offsets, t.ids, t.values)]
             tables = {id(a): a.dense.vectors for a in attributes if a.dense is not None}
             return fingerprint(plain, *gold, *arrays, importance, *tables.values())
 
-        watch = watch_for(self, development, checkpoint, mark, callback)
+        watch = watch_for(self, development, checkpoint, mark, callback, max_minutes)
         weights, report = learn(objective, watch, max_iter=self.max_iter, tol=self.tol, history_size=self.history_size)
         # Set together at the end: a fit that fails leaves the learned attributes unchanged.
         self.features_, self.layers_, self._layout = maps, tuple(layers), layout
@@ -280,7 +263,7 @@ class FactorialCRF(LayeredTagger):
         Parameters
         ----------
         X : as in ``fit``
-        decoding : {"viterbi", "posterior", "mbr-span"}
+        decoding : {"viterbi", "mbr", "mbr-span"}
             The most probable labeling of all layers together; the most probable label of each token in each layer; or
             the spans with the best expected F1 in layers whose labels encode spans, and the most probable label of
             each token in the others.
@@ -356,8 +339,7 @@ class FactorialCRF(LayeredTagger):
             beliefs = self._infer(potentials)
             for layer, marginals in zip(self.layers_, beliefs.marginals, strict=True):
                 names = list(layer.labels)
-                mapped = self._mapped(marginals, names, layer.name)
-                for row, n in zip(mapped.tolist(), potentials.lengths.tolist(), strict=True):
+                for row, n in zip(marginals.tolist(), potentials.lengths.tolist(), strict=True):
                     result[layer.name].append([dict(zip(names, token, strict=True)) for token in row[:n]])
         return result
 
@@ -550,10 +532,6 @@ class FactorialCRF(LayeredTagger):
 
     def _span_thresholds(self, X: Sentences) -> dict[str, float]:
         return {name: r.threshold(self._layer_chains(X, None, name)) for name, r in self._span_layers().items()}
-
-    def _calibration_events(self, X: Sentences, y: LayerLabels) -> Any:
-        marginals = self.predict_marginals(X)
-        return {layer.name: label_events(marginals[layer.name], column) for column, layer in self._with_layers(y)}
 
     def _state(self) -> tuple[dict[str, Any], Arrays]:
         by_layer = isinstance(self.features, Mapping)

@@ -3,7 +3,7 @@
 import math
 import os
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
+from dataclasses import KW_ONLY, replace
 from functools import partial
 from typing import Annotated, Any, ClassVar, Literal, Self
 
@@ -36,12 +36,15 @@ from trelliswork.models.parameters import (
     MODEL,
     TRAINING,
     BatchSize,
-    MaxMinutes,
+    FurtherOptions,
     MinCount,
     Parameter,
     Patience,
     Seed,
     Tol,
+    estimator,
+    later,
+    option,
     parse_beam,
 )
 from trelliswork.models.tasks import LanguageModel, NextWord, Tagger, best_words, blanks
@@ -54,6 +57,7 @@ def _prior(text: str) -> Any:
     return Parameter(text, minimum=0, below=math.inf, panel=TRAINING)
 
 
+@estimator
 class HMM(ChainTagger, NextWord):
     """A tagger and language model: each state depends on the preceding ones, each word on its state.
 
@@ -83,116 +87,88 @@ class HMM(ChainTagger, NextWord):
     _tokens: ClassVar[tuple[type, ...]] = SYMBOLS
     title: ClassVar[str] = "Hidden Markov model"
     learned: ClassVar[str] = "labels_"
-    induced_: bool
-    _any_chain: Any  # with the beam that was set when it was last used
-    _emissions: Emissions
+    induced_: bool = later()
+    _any_chain: Any = later()  # with the beam that was set when it was last used
+    _emissions: Emissions = later()
 
-    def __init__(
-        self,
-        n_states: Annotated[
-            int | None,
-            Parameter(
-                "Number of states; needed if none is known. More than the known ones add states without a name.",
-                minimum=1,
-                unset="the known states",
-            ),
-        ] = None,
-        *,
-        order: Annotated[
-            int,
-            Parameter(
-                "Number of preceding states that a state depends on; 2 and 3 need known states.", minimum=1, maximum=3
-            ),
-        ] = 1,
-        unknown: Annotated[
-            Unknown,
-            Parameter(
-                "Words that do not occur in training: scored by their suffixes and shapes as in TnT, or all by one "
-                "symbol."
-            ),
-        ] = "suffix",
-        interpolation: Annotated[
-            Literal["kneser-ney", "deleted"],
-            Parameter("Smoothing of the n-grams of known states; deleted is TnT's."),
-        ] = "kneser-ney",
-        start_prior: Annotated[
-            float,
-            _prior("Pseudo-count of each first state (EM), or its Dirichlet parameter (variational Bayes, above 0)."),
-        ] = 0.1,
-        transition_prior: Annotated[
-            float,
-            _prior(
-                "Pseudo-count or Dirichlet parameter of each transition and of the end. Not used by a tagger estimated "
-                "from known states and suffixes; partly labeled words get priors from the labeled ones."
-            ),
-        ] = 0.1,
-        emission_prior: Annotated[
-            float,
-            _prior("Pseudo-count or Dirichlet parameter of each word of a state; used where transition_prior is."),
-        ] = 0.01,
-        end: Annotated[
-            bool, Parameter("Whether the end of a sentence is an event; if not, the lengths of sentences are given.")
-        ] = True,
-        min_count: MinCount = 1,
-        algorithm: Annotated[
-            Algorithm,
-            Parameter(
-                "EM (maximum likelihood, or MAP with priors), variational Bayes, or EM with an update after each batch "
-                "of sentences.",
-                panel=TRAINING,
-            ),
-        ] = "em",
-        max_iter: Annotated[
-            int, Parameter("Maximum number of EM iterations; passes for stepwise.", minimum=1, panel=TRAINING)
-        ] = 100,
-        tol: Tol = 1e-5,
-        n_restarts: Annotated[
-            int,
-            Parameter("Number of random starts if no state is known; the best continues.", minimum=1, panel=TRAINING),
-        ] = 1,
-        probe: Annotated[
-            int, Parameter("Iterations of each random start before the best is chosen.", minimum=1, panel=TRAINING)
-        ] = 5,
-        batch_size: BatchSize = 256,
-        seed: Seed = 0,
-        dtype: Annotated[
-            Literal["float32", "float64"],
-            Parameter("Precision of EM; float32 is twice as fast.", panel=TRAINING),
-        ] = "float64",
-        patience: Patience = 20,
-        max_minutes: MaxMinutes = None,
-        beam: Annotated[
-            Beam | str | None,
-            Parameter(
-                "Keep few states per token (n-grams of states with order 2 and 3), in EM and tagging: kl=0.005,min=10; "
-                "size=20; threshold=6.9,min=1 (TnT's); auto chooses a beam where it is faster. The evidence is then a "
-                "lower bound.",
-                panel=MODEL,
-                unset="exact inference",
-                parse=parse_beam,
-            ),
-        ] = None,
-    ) -> None:
-        self.n_states = n_states
-        self.order = order
-        self.unknown = unknown
-        self.interpolation = interpolation
-        self.start_prior = start_prior
-        self.transition_prior = transition_prior
-        self.emission_prior = emission_prior
-        self.end = end
-        self.min_count = min_count
-        self.algorithm = algorithm
-        self.max_iter = max_iter
-        self.tol = tol
-        self.n_restarts = n_restarts
-        self.probe = probe
-        self.batch_size = batch_size
-        self.seed = seed
-        self.dtype = dtype
-        self.patience = patience
-        self.max_minutes = max_minutes
-        self.beam = beam
+    n_states: Annotated[
+        int | None,
+        Parameter(
+            "Number of states; needed if none is known. More than the known ones add states without a name.",
+            minimum=1,
+            unset="the known states",
+        ),
+    ] = None
+    _: KW_ONLY
+    order: Annotated[
+        int,
+        Parameter(
+            "Number of preceding states that a state depends on; 2 and 3 need known states.", minimum=1, maximum=3
+        ),
+    ] = 1
+    unknown: Annotated[
+        Unknown,
+        Parameter(
+            "Words that do not occur in training: scored by their suffixes and shapes as in TnT, or all by one symbol."
+        ),
+    ] = "suffix"
+    interpolation: Annotated[
+        Literal["kneser-ney", "deleted"],
+        Parameter("Smoothing of the n-grams of known states; deleted is TnT's."),
+    ] = "kneser-ney"
+    end: Annotated[
+        bool, Parameter("Whether the end of a sentence is an event; if not, the lengths of sentences are given.")
+    ] = True
+    beam: Annotated[
+        Beam | str | None,
+        Parameter(
+            "Keep few states per token (n-grams of states with order 2 and 3), in EM and tagging: kl=0.005,min=10; "
+            "size=20; threshold=6.9,min=1 (TnT's); auto chooses a beam where it is faster. The evidence is then a "
+            "lower bound.",
+            panel=MODEL,
+            unset="exact inference",
+            parse=parse_beam,
+        ),
+    ] = None
+    transition_prior: Annotated[
+        float,
+        _prior(
+            "Pseudo-count or Dirichlet parameter of each transition and of the end. Not used by a tagger estimated "
+            "from known states and suffixes; partly labeled words get priors from the labeled ones."
+        ),
+    ] = 0.1
+    emission_prior: Annotated[
+        float,
+        _prior("Pseudo-count or Dirichlet parameter of each word of a state; used where transition_prior is."),
+    ] = 0.01
+    min_count: MinCount = 1
+    algorithm: Annotated[
+        Algorithm,
+        Parameter(
+            "EM (maximum likelihood, or MAP with priors), variational Bayes, or EM with an update after each batch "
+            "of sentences.",
+            panel=TRAINING,
+        ),
+    ] = "em"
+    max_iter: Annotated[
+        int, Parameter("Maximum number of EM iterations; passes for stepwise.", minimum=1, panel=TRAINING)
+    ] = 100
+    tol: Tol = 1e-5
+    n_restarts: Annotated[
+        int,
+        Parameter("Number of random starts if no state is known; the best continues.", minimum=1, panel=TRAINING),
+    ] = 1
+    patience: Patience = 20
+    seed: Seed = 0
+    options: FurtherOptions = None
+    probe: Annotated[
+        int, Parameter("Iterations of each random start before the best is chosen.", minimum=1, panel=TRAINING)
+    ] = option(5)
+    batch_size: BatchSize = option(256)
+    dtype: Annotated[
+        Literal["float32", "float64"],
+        Parameter("Precision of EM; float32 is twice as fast.", panel=TRAINING),
+    ] = option("float64")
 
     def fit(
         self,
@@ -202,6 +178,7 @@ class HMM(ChainTagger, NextWord):
         dev: Dev | None = None,
         checkpoint: Path | None = None,
         callback: Callback | None = None,
+        max_minutes: float | None = None,
     ) -> Self:
         """Train on sentences.
 
@@ -220,10 +197,13 @@ class HMM(ChainTagger, NextWord):
             parameters of an uninterrupted run. ``save`` deletes it.
         callback : callable, optional
             Called after each iteration with a `Step`; a true result stops training.
+        max_minutes : float, optional
+            Time limit: stop before an iteration that would end later.
         """
         self._check_parameters()
         check_settings(self)
-        sentences, supervision = read_sentences(X, training=True), self._supervision(dev, checkpoint, callback)
+        sentences = read_sentences(X, training=True)
+        supervision = self._supervision(dev, checkpoint, callback, max_minutes)
         if supervision.metric == "accuracy" and not current().any(_any_known(y)):
             raise ValueRangeError("dev has labels, but training has none to compare with: pass dev=X without labels.")
         return self._set(learn(sentences, y, self, supervision))
@@ -236,6 +216,7 @@ class HMM(ChainTagger, NextWord):
         dev: Sentences | Corpus | None = None,
         checkpoint: Path | None = None,
         callback: Callback | None = None,
+        max_minutes: float | None = None,
     ) -> Self:
         """Run stepwise EM over text that does not fit into memory.
 
@@ -247,7 +228,7 @@ class HMM(ChainTagger, NextWord):
             one symbol. ``algorithm`` is ignored. In a group of processes an update takes one batch of each rank.
         n_passes : int
             Number of training passes.
-        dev, checkpoint, callback : as in ``fit``
+        dev, checkpoint, callback, max_minutes : as in ``fit``
             A batch is an iteration. With ``unknown="suffix"`` each measurement takes one more pass over the text.
 
         Notes
@@ -258,7 +239,8 @@ class HMM(ChainTagger, NextWord):
         """
         self._check_parameters()
         check_settings(self)
-        return self._set(learn_stream(batches, self, n_passes, self._supervision(dev, checkpoint, callback)))
+        supervision = self._supervision(dev, checkpoint, callback, max_minutes)
+        return self._set(learn_stream(batches, self, n_passes, supervision))
 
     def log_evidence(self, X: Sentences | Corpus) -> NDArray[np.float64]:
         """Return the natural log-probability of the words of each sentence, its end included if that is an event."""
@@ -376,10 +358,11 @@ class HMM(ChainTagger, NextWord):
         kind = "induced" if self.induced_ else "labeled"
         return Description(f"HMM of order {self.order} with {len(self.labels_)} {kind} states", facts, tables)
 
-    def _supervision(self, dev: Dev | None, checkpoint: Path | None, callback: Callback | None) -> Supervision:
-        score, metric, identity = None, "", self._plain_parameters()
-        for limit in ("max_iter", "max_minutes"):  # a longer run may resume from a shorter one
-            del identity[limit]
+    def _supervision(
+        self, dev: Dev | None, checkpoint: Path | None, callback: Callback | None, max_minutes: float | None
+    ) -> Supervision:
+        score, metric = None, ""
+        identity = self._values("max_iter") | {"beam": str(self.beam)}  # a longer run may resume from a shorter one
         if dev is not None:
             data: Any = dev if isinstance(dev, tuple) and len(dev) == 2 else (dev, None)
             sentences = read_sentences(data[0])
@@ -387,7 +370,7 @@ class HMM(ChainTagger, NextWord):
             score = partial(self._measure, sentences, labels)
             metric = "log evidence per token" if labels is None else "accuracy"
             identity["dev"] = [[list(map(str, sentence)) for sentence in sentences], labels]
-        options = {"patience": self.patience, "max_minutes": self.max_minutes}
+        options = {"patience": self.patience, "max_minutes": max_minutes}
         return Supervision(score, metric, identity, checkpoint, callback, options)
 
     def _measure(self, X: Sentences, y: States | None, learned: Learned) -> float:

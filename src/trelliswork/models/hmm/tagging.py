@@ -19,7 +19,7 @@ from trelliswork.models.spans import Chains
 from trelliswork.models.tasks import TagDecoding, Tagger, check_decoding
 
 if TYPE_CHECKING:
-    from trelliswork.distributions import LinearChain
+    from trelliswork.distributions import LinearChain, NgramChain
 
 CHUNK_SCORES = 1 << 24  # scores of states that are computed at a time: 128 MB
 Rows = NDArray[np.float64]
@@ -46,7 +46,7 @@ class ChainTagger(Tagger):
         Parameters
         ----------
         X : as in ``fit``
-        decoding : {"viterbi", "posterior", "mbr-span"}
+        decoding : {"viterbi", "mbr", "mbr-span"}
             The most probable labeling; the most probable label of each token, for the best expected accuracy; or the
             spans with the best expected F1, if the labels encode spans.
         known : list of lists, optional
@@ -70,7 +70,7 @@ class ChainTagger(Tagger):
         """Return p(label | sentence, known labels) for each token, as a dict by label."""
         result = []
         for rows, offsets in self._rows(X, known):
-            marginals = self._mapped(self._tempered.marginals(rows, offsets)[1], self.labels_.items)
+            marginals = self._tempered.marginals(rows, offsets)[1]
             for a, b in pairwise(offsets.tolist()):
                 result.append([dict(zip(self.labels_, row, strict=True)) for row in marginals[a:b].tolist()])
         return result
@@ -90,20 +90,20 @@ class ChainTagger(Tagger):
         return ranked
 
     @extras_for("posterior")
-    def posterior(self, sentence: Sequence[Any], *, known: Sequence[Any] | None = None) -> "LinearChain":
+    def posterior(self, sentence: Sequence[Any], *, known: Sequence[Any] | None = None) -> "LinearChain | NgramChain":
         """Return the distribution over labelings of one sentence, for any query.
 
-        With a beam it is a ``BeamChain``. With order 2 its states are first the S labels, as the start of a sentence,
-        then pairs: S + a S + b is label b after label a; with order 3 triples follow.
+        It is a `LinearChain`, within a beam a `BeamChain`; an `NgramChain` with order 2 and above.
         """
         import torch
 
-        from trelliswork.distributions import LinearChain
+        from trelliswork.distributions import LinearChain, NgramChain
 
         ((rows, _),) = self._rows([sentence], None if known is None else [known])
         log_unary, log_pairwise = self._tempered.potentials(rows)
-        distribution = LinearChain(torch.from_numpy(log_unary[None]), torch.from_numpy(log_pairwise))
-        return distribution if self._chain.beam is None else distribution.within(self._chain.beam)
+        chain, S = LinearChain(torch.from_numpy(log_unary[None]), torch.from_numpy(log_pairwise)), len(self.labels_)
+        chain = chain if self._chain.beam is None else chain.within(self._chain.beam)
+        return chain if log_unary.shape[1] == S else NgramChain(chain, np.arange(log_unary.shape[1]) % S, S)
 
     @property
     def _tempered(self) -> StateChain:

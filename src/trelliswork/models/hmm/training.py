@@ -234,7 +234,7 @@ def _counted_chain(
 
 def _priors(model: "HMM") -> Priors:
     """Return the priors of EM."""
-    return Priors(model.start_prior, model.transition_prior, model.transition_prior, model.emission_prior)
+    return Priors(model.transition_prior, model.transition_prior, model.transition_prior, model.emission_prior)
 
 
 def _mean_length(n_tokens: int, n_sentences: int, model: "HMM") -> float | None:
@@ -280,7 +280,7 @@ def _informed(
     informed = HMMParameters(states.log_start, states.log_transition, states.log_end, np.log(emission))
     weight = LABELED_SHARE * current().total(int(np.count_nonzero(labels < 0))) / S
     end = 0.0 if states.log_end is None else weight * np.exp(states.log_end)
-    return informed, Priors(model.start_prior, weight * np.exp(states.log_transition), end, weight * emission)
+    return informed, Priors(model.transition_prior, weight * np.exp(states.log_transition), end, weight * emission)
 
 
 def _by_em(

@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import KW_ONLY, asdict
 from functools import partial
 from itertools import pairwise
 from pathlib import Path
@@ -46,12 +46,15 @@ from trelliswork.models.hmm_lm.network import Drawn, NetworkShape, Projection
 from trelliswork.models.hmm_lm.training import TrainingSettings, score_sentences, text_development, train
 from trelliswork.models.parameters import (
     TRAINING,
+    FurtherOptions,
     LearningRate,
-    MaxMinutes,
     MinCount,
     Parameter,
     Patience,
     Seed,
+    estimator,
+    later,
+    option,
     parse_integer,
 )
 from trelliswork.models.tasks import Incremental, Ranked, best_words, blanks
@@ -59,6 +62,7 @@ from trelliswork.models.tasks import Incremental, Ranked, best_words, blanks
 Tables = tuple[Tensor, lowrank.Transition, Tensor]
 
 
+@estimator
 class HMMLanguageModel(Incremental):
     r"""A language model with hidden states: exact probabilities of sentences and of any evidence about them.
 
@@ -90,134 +94,100 @@ class HMMLanguageModel(Incremental):
     _tokens: ClassVar[tuple[type, ...]] = (*COLUMNS, set, frozenset, type(None))  # also any word, or one of some
     title: ClassVar[str] = "HMM language model"
     learned: ClassVar[str] = "network_"
-    _tables: Tables | None = None
+    _tables: Tables | None = later(None)
 
-    def __init__(
-        self,
-        n_states: Annotated[int, Parameter("Number of hidden states.", minimum=1)] = 512,
-        *,
-        parameterization: Annotated[
-            Literal["softmax", "kernel"], Parameter("Dense transitions, or transitions of low rank by a kernel.")
-        ] = "softmax",
-        n_features: Annotated[
-            int,
-            Parameter("Number of features of the kernel: the rank. Faster than dense below n_states / 2.", minimum=1),
-        ] = 256,
-        feature_map: Annotated[
-            FeatureMap,
-            Parameter("Features of the kernel: exp(W u), exp(W u - |u|^2 / 2), or relu(W u) plus a small constant."),
-        ] = "exp",
-        projection: Annotated[
-            Projection, Parameter("Projection W of the features: learned, random, or random and redrawn per batch.")
-        ] = "learned",
-        orthogonal: Annotated[bool, Parameter("Whether random projections are orthogonal.")] = True,
-        band: Annotated[
-            int,
-            Parameter(
-                "With a kernel: number of neighboring states on each side with their own transition weights, added to "
-                "the low-rank matrix.",
-                minimum=0,
-            ),
-        ] = 0,
-        clusters: Annotated[
-            int | dict[str, int] | None,
-            Parameter(
-                "Each word is emitted by one block of states only: the number of Brown clusters, or in Python a map of "
-                "words to cluster numbers.",
-                minimum=1,
-                unset="all states emit all words",
-                parse=parse_integer,
-            ),
-        ] = None,
-        hidden: Annotated[int, Parameter("Size of the embeddings.", minimum=1)] = 256,
-        min_count: MinCount = 1,
-        max_iter: Annotated[int, Parameter("Maximum number of epochs.", minimum=1, panel=TRAINING)] = 20,
-        batch_tokens: Annotated[int, Parameter("Tokens per update.", minimum=1, panel=TRAINING)] = 2048,
-        learning_rate: LearningRate = 0.003,
-        weight_decay: Annotated[float, Parameter("Weight decay of AdamW.", minimum=0, panel=TRAINING)] = 0.0,
-        clip: Annotated[
-            float, Parameter("Maximum norm of the gradient of the loss per token.", above=0, panel=TRAINING)
-        ] = 5.0,
-        schedule: Annotated[
-            Literal["plateau", "linear"],
-            Parameter(
-                "Learning rate schedule: divide by 4 after decay_patience validations without improvement, or decrease "
-                "linearly to 0 over max_iter epochs.",
-                panel=TRAINING,
-            ),
-        ] = "plateau",
-        decay_patience: Annotated[
-            int,
-            Parameter(
-                "Validations without an improvement before the plateau schedule divides the rate.",
-                minimum=1,
-                panel=TRAINING,
-            ),
-        ] = 4,
-        patience: Patience = 12,
-        evaluations: Annotated[
-            int, Parameter("Validations per epoch; each counts as an iteration.", minimum=1, panel=TRAINING)
-        ] = 4,
-        state_dropout: Annotated[
-            float, Parameter("Fraction of states that a batch leaves out.", minimum=0, below=1, panel=TRAINING)
-        ] = 0.1,
-        feature_dropout: Annotated[
-            float,
-            Parameter("Fraction of kernel features that a batch leaves out.", minimum=0, below=1, panel=TRAINING),
-        ] = 0.0,
-        initialization: Annotated[
-            Literal["words", "clusters"] | None,
-            Parameter(
-                "Initial states: frequencies of words with noise, or clusters of tokens.",
-                panel=TRAINING,
-                unset="clusters with a kernel, else words",
-            ),
-        ] = None,
-        em_iterations: Annotated[
-            int, Parameter("EM iterations before gradient training, for dense models.", minimum=0, panel=TRAINING)
-        ] = 0,
-        em_smoothing: Annotated[
-            float, Parameter("Pseudo-count of a transition in EM.", minimum=0, panel=TRAINING)
-        ] = 0.1,
-        keep_every: Annotated[
-            int | None,
-            Parameter(
-                "Store the states of every N-th position only while training: less memory, slightly slower.",
-                minimum=1,
-                panel=TRAINING,
-                unset="all positions",
-            ),
-        ] = None,
-        max_minutes: MaxMinutes = None,
-        seed: Seed = 0,
-    ) -> None:
-        self.n_states = n_states
-        self.parameterization = parameterization
-        self.n_features = n_features
-        self.feature_map = feature_map
-        self.projection = projection
-        self.orthogonal = orthogonal
-        self.band = band
-        self.clusters = clusters
-        self.hidden = hidden
-        self.min_count = min_count
-        self.max_iter = max_iter
-        self.batch_tokens = batch_tokens
-        self.learning_rate = learning_rate
-        self.weight_decay = weight_decay
-        self.clip = clip
-        self.schedule = schedule
-        self.decay_patience = decay_patience
-        self.patience = patience
-        self.evaluations = evaluations
-        self.state_dropout = state_dropout
-        self.feature_dropout = feature_dropout
-        self.initialization = initialization
-        self.em_iterations = em_iterations
-        self.em_smoothing = em_smoothing
-        self.keep_every = keep_every
-        self.max_minutes = max_minutes
-        self.seed = seed
+    n_states: Annotated[int, Parameter("Number of hidden states.", minimum=1)] = 512
+    _: KW_ONLY
+    parameterization: Annotated[
+        Literal["softmax", "kernel"], Parameter("Dense transitions, or transitions of low rank by a kernel.")
+    ] = "softmax"
+    n_features: Annotated[
+        int,
+        Parameter("Number of features of the kernel: the rank. Faster than dense below n_states / 2.", minimum=1),
+    ] = 256
+    clusters: Annotated[
+        int | dict[str, int] | None,
+        Parameter(
+            "Each word is emitted by one block of states only: the number of Brown clusters, or in Python a map of "
+            "words to cluster numbers.",
+            minimum=1,
+            unset="all states emit all words",
+            parse=parse_integer,
+        ),
+    ] = None
+    hidden: Annotated[int, Parameter("Size of the embeddings.", minimum=1)] = 256
+    initialization: Annotated[
+        Literal["words", "clusters"] | None,
+        Parameter(
+            "Initial states: frequencies of words with noise, or clusters of tokens.",
+            panel=TRAINING,
+            unset="clusters with a kernel, else words",
+        ),
+    ] = None
+    em_iterations: Annotated[
+        int, Parameter("EM iterations before gradient training, for dense models.", minimum=0, panel=TRAINING)
+    ] = 0
+    state_dropout: Annotated[
+        float, Parameter("Fraction of states that a batch leaves out.", minimum=0, below=1, panel=TRAINING)
+    ] = 0.1
+    min_count: MinCount = 1
+    max_iter: Annotated[int, Parameter("Maximum number of epochs.", minimum=1, panel=TRAINING)] = 20
+    batch_tokens: Annotated[int, Parameter("Tokens per update.", minimum=1, panel=TRAINING)] = 2048
+    learning_rate: LearningRate = 0.003
+    patience: Patience = 12
+    seed: Seed = 0
+    options: FurtherOptions = None
+    feature_map: Annotated[
+        FeatureMap,
+        Parameter("Features of the kernel: exp(W u), exp(W u - |u|^2 / 2), or relu(W u) plus a small constant."),
+    ] = option("exp")
+    projection: Annotated[
+        Projection, Parameter("Projection W of the features: learned, random, or random and redrawn per batch.")
+    ] = option("learned")
+    orthogonal: Annotated[bool, Parameter("Whether random projections are orthogonal.")] = option(True)
+    band: Annotated[
+        int,
+        Parameter(
+            "With a kernel: number of neighboring states on each side with their own transition weights, added to "
+            "the low-rank matrix.",
+            minimum=0,
+        ),
+    ] = option(0)
+    feature_dropout: Annotated[
+        float,
+        Parameter("Fraction of kernel features that a batch leaves out.", minimum=0, below=1, panel=TRAINING),
+    ] = option(0.0)
+    weight_decay: Annotated[float, Parameter("Weight decay of AdamW.", minimum=0, panel=TRAINING)] = option(0.0)
+    schedule: Annotated[
+        Literal["plateau", "linear"],
+        Parameter(
+            "Learning rate schedule: divide by 4 after decay_patience validations without improvement, or decrease "
+            "linearly to 0 over max_iter epochs.",
+            panel=TRAINING,
+        ),
+    ] = option("plateau")
+    decay_patience: Annotated[
+        int,
+        Parameter(
+            "Validations without an improvement before the plateau schedule divides the rate.",
+            minimum=1,
+            panel=TRAINING,
+        ),
+    ] = option(4)
+    evaluations: Annotated[
+        int, Parameter("Validations per epoch; each counts as an iteration.", minimum=1, panel=TRAINING)
+    ] = option(4)
+    keep_every: Annotated[
+        int | None,
+        Parameter(
+            "Store the states of every N-th position only while training: less memory, slightly slower.",
+            minimum=1,
+            panel=TRAINING,
+            unset="all positions",
+        ),
+    ] = option(None)
+    clip: ClassVar = 5.0  # norm of the gradient per token: only broken batches exceed it
+    em_smoothing: ClassVar = 0.1  # pseudo-count of a transition in EM
 
     def fit(
         self,
@@ -227,6 +197,7 @@ class HMMLanguageModel(Incremental):
         dev: Text | None = None,
         checkpoint: str | Path | None = None,
         callback: Callback | None = None,
+        max_minutes: float | None = None,
     ) -> Self:
         """Train on sentences.
 
@@ -243,6 +214,8 @@ class HMMLanguageModel(Incremental):
             ``save`` deletes it.
         callback : callable, optional
             Called with a `Step` after each validation; a true result stops training.
+        max_minutes : float, optional
+            Time limit: stop before an iteration that would end later.
         """
         self._check_parameters()
         one_process("an HMM language model")
@@ -258,7 +231,9 @@ class HMMLanguageModel(Incremental):
         settings = TrainingSettings(**{name: getattr(self, name) for name in TrainingSettings.__dataclass_fields__})
         arrays = data.words, data.offsets, held and held.words, held and held.offsets, clusters
         mark = partial(training_mark, settings, shape, start, self.patience, *arrays)
-        watch = watch_for(self, None if held is None else text_development(network, held), checkpoint, mark, callback)
+        watch = watch_for(
+            self, None if held is None else text_development(network, held), checkpoint, mark, callback, max_minutes
+        )
         started = time.perf_counter()
         if not watch.resumes():
             start_network(network, data, start, self.seed, watch)

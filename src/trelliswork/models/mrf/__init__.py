@@ -1,8 +1,8 @@
 """The Markov random field language model: order K, globally normalized, trained on pair counts."""
 
-import inspect
 import os
 from collections.abc import Sequence
+from dataclasses import KW_ONLY
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Self
 
@@ -45,9 +45,8 @@ from trelliswork.models.mrf.training import (
 from trelliswork.models.parameters import (
     L2,
     TRAINING,
-    HistorySize,
+    FurtherOptions,
     LearningRate,
-    MaxMinutes,
     MaxWords,
     MinCount,
     Parameter,
@@ -55,11 +54,14 @@ from trelliswork.models.parameters import (
     Seed,
     Strict,
     Tol,
+    estimator,
+    option,
     parse_numbers,
 )
 from trelliswork.models.tasks import LanguageModel, Ranked, best_words, blanks, fill_blanks
 
 
+@estimator
 class MRFLanguageModel(LanguageModel):
     r"""A language model without a direction: every word is tied to K neighbors on both sides.
 
@@ -93,108 +95,83 @@ class MRFLanguageModel(LanguageModel):
     title: ClassVar[str] = "Markov random field language model"
     learned: ClassVar[str] = "field_"
 
-    def __init__(
-        self,
-        order: Annotated[
-            int,
-            Parameter(
-                "K, the largest distance of two words that are tied. Order 1 is trained exactly, higher orders by a "
-                "lower bound of the likelihood.",
-                minimum=1,
-            ),
-        ] = 2,
-        rank: Annotated[int, Parameter("Rank D of the tables.", minimum=1)] = 30,
-        *,
-        form: Annotated[
-            Form,
-            Parameter(
-                "Tables: U W_l' (eq. 5 of the paper), U R_l W' (eq. 4), or a score for every pair (beyond a million "
-                "pairs, for every pair of the text)."
-            ),
-        ] = "UW",
-        unary: Annotated[
-            bool,
-            Parameter("Whether words have scores of their own. Without them and without a bias the bound costs more."),
-        ] = True,
-        bias: Annotated[
-            bool,
-            Parameter(
-                "Whether tables have a bias of right words, shared by all distances, as in the authors' code (with "
-                "unary=False). It is equivalent to a unary."
-            ),
-        ] = False,
-        bound: Annotated[
-            Bound,
-            Parameter("Cover that bounds the partition function: one chain per distance, or the paper's looser star."),
-        ] = "chain",
-        cover_weights: Annotated[
-            Sequence[float] | None,
-            Parameter(
-                "Weights of the chains, one per distance, that sum to at most 1.", unset="equal", parse=parse_numbers
-            ),
-        ] = None,
-        algorithm: Annotated[
-            Algorithm,
-            Parameter(
-                "L-BFGS on the bound from moments; one table for all distances in closed form from their mutual "
-                "information (for word vectors); or stochastic gradients on p(word | neighbors) from the text.",
-                panel=TRAINING,
-            ),
-        ] = "lifted",
-        subsample: Annotated[
-            float,
-            Parameter(
-                "Frequency above which words count less in the mutual information of the spectral algorithm, as in "
-                "word2vec; 0: all count fully.",
-                minimum=0,
-                maximum=1,
-                panel=TRAINING,
-            ),
-        ] = 1e-4,
-        l2: L2 = 2.5,
-        min_count: MinCount = 1,
-        max_words: MaxWords = None,
-        strict: Strict = False,
-        max_iter: Annotated[
-            int | None,
-            Parameter(
-                "Maximum number of L-BFGS iterations, or of epochs.",
-                minimum=1,
-                panel=TRAINING,
-                unset="300; pseudo-likelihood 5; spectral has none",
-            ),
-        ] = None,
-        tol: Tol = 1e-4,
-        history_size: HistorySize = 10,
-        patience: Patience = 20,
-        max_minutes: MaxMinutes = None,
-        learning_rate: LearningRate = 2e-3,
-        batch_size: Annotated[
-            int, Parameter("Words per update of pseudo-likelihood.", minimum=1, panel=TRAINING)
-        ] = 512,
-        seed: Seed = 0,
-    ) -> None:
-        self.order = order
-        self.rank = rank
-        self.form = form
-        self.unary = unary
-        self.bias = bias
-        self.bound = bound
-        self.cover_weights = cover_weights
-        self.algorithm = algorithm
-        self.subsample = subsample
-        self.l2 = l2
-        self.min_count = min_count
-        self.max_words = max_words
-        self.strict = strict
-        self.max_iter = max_iter
-        self.tol = tol
-        self.history_size = history_size
-        self.patience = patience
-        self.max_minutes = max_minutes
-        self.learning_rate = learning_rate
-        self.batch_size = batch_size
-        self.seed = seed
+    order: Annotated[
+        int,
+        Parameter(
+            "K, the largest distance of two words that are tied. Order 1 is trained exactly, higher orders by a "
+            "lower bound of the likelihood.",
+            minimum=1,
+        ),
+    ] = 2
+    _: KW_ONLY
+    rank: Annotated[int, Parameter("Rank D of the tables.", minimum=1)] = 30
+    form: Annotated[
+        Form,
+        Parameter(
+            "Tables: U W_l' (eq. 5 of the paper), U R_l W' (eq. 4), or a score for every pair (beyond a million "
+            "pairs, for every pair of the text)."
+        ),
+    ] = "UW"
+    algorithm: Annotated[
+        Algorithm,
+        Parameter(
+            "L-BFGS on the bound from moments; one table for all distances in closed form from their mutual "
+            "information (for word vectors); or stochastic gradients on p(word | neighbors) from the text.",
+            panel=TRAINING,
+        ),
+    ] = "lifted"
+    l2: L2 = 2.5
+    min_count: MinCount = 1
+    max_words: MaxWords = None
+    strict: Strict = False
+    max_iter: Annotated[
+        int | None,
+        Parameter(
+            "Maximum number of L-BFGS iterations, or of epochs.",
+            minimum=1,
+            panel=TRAINING,
+            unset="300; pseudo-likelihood 5; spectral has none",
+        ),
+    ] = None
+    tol: Tol = 1e-4
+    patience: Patience = 20
+    seed: Seed = 0
+    options: FurtherOptions = None
+    unary: Annotated[
+        bool,
+        Parameter("Whether words have scores of their own. Without them and without a bias the bound costs more."),
+    ] = option(True)
+    bias: Annotated[
+        bool,
+        Parameter(
+            "Whether tables have a bias of right words, shared by all distances, as in the authors' code (with "
+            "unary=False). It is equivalent to a unary."
+        ),
+    ] = option(False)
+    bound: Annotated[
+        Bound,
+        Parameter("Cover that bounds the partition function: one chain per distance, or the paper's looser star."),
+    ] = option("chain")
+    cover_weights: Annotated[
+        Sequence[float] | None,
+        Parameter(
+            "Weights of the chains, one per distance, that sum to at most 1.", unset="equal", parse=parse_numbers
+        ),
+    ] = option(None)
+    subsample: Annotated[
+        float,
+        Parameter(
+            "Frequency above which words count less in the mutual information of the spectral algorithm, as in "
+            "word2vec; 0: all count fully.",
+            minimum=0,
+            maximum=1,
+            panel=TRAINING,
+        ),
+    ] = option(1e-4)
+    learning_rate: LearningRate = option(2e-3)
+    batch_size: Annotated[int, Parameter("Words per update of pseudo-likelihood.", minimum=1, panel=TRAINING)] = option(
+        512
+    )
 
     def fit(
         self,
@@ -205,6 +182,7 @@ class MRFLanguageModel(LanguageModel):
         start: "MRFLanguageModel | None" = None,
         checkpoint: str | os.PathLike[str] | None = None,
         callback: Callback | None = None,
+        max_minutes: float | None = None,
     ) -> Self:
         """Train on text or on its moments.
 
@@ -226,6 +204,8 @@ class MRFLanguageModel(LanguageModel):
         callback : callable, optional
             Called with a `Step` while text is counted and after each iteration; a true result after an iteration stops
             training.
+        max_minutes : float, optional
+            Time limit: stop before an iteration that would end later.
         """
         self._check_parameters()
         settings = self._settings()
@@ -241,6 +221,7 @@ class MRFLanguageModel(LanguageModel):
                 start=None if start is None else start._same_words(moments.vocabulary),
                 checkpoint=checkpoint,
                 callback=callback,
+                max_minutes=max_minutes,
             )
         elif self.algorithm == "spectral":
             field, report = learn_spectral(
@@ -254,7 +235,8 @@ class MRFLanguageModel(LanguageModel):
             )
             field = field.biased(self.unary) if self.bias else field
         else:
-            field, report = learn_pseudo(settings, X, moments, dev, checkpoint=checkpoint, callback=callback)  # type: ignore[arg-type]
+            run: Any = {"checkpoint": checkpoint, "callback": callback, "max_minutes": max_minutes}
+            field, report = learn_pseudo(settings, X, moments, dev, **run)  # type: ignore[arg-type]
         # Set together at the end: a fit that fails leaves the learned attributes unchanged.
         self.field_, self.report_, self.vocabulary_ = field, report, moments.vocabulary
         self.n_positions_, self.n_tokens_ = moments.n_positions, moments.n_tokens + moments.n_sentences
@@ -439,7 +421,7 @@ class MRFLanguageModel(LanguageModel):
         return Description(f"Markov random field of order {self.order}", facts, tables)
 
     def _settings(self) -> Settings:
-        return Settings(**{k: v for k, v in self.get_params().items() if k not in WORD_LIMITS})
+        return Settings(**self._values(*WORD_LIMITS))
 
     def _field(self) -> MRFField:
         self._check_fitted()
@@ -447,9 +429,8 @@ class MRFLanguageModel(LanguageModel):
 
     def _given(self) -> set[str]:
         """Return the names of the parameters that differ from their defaults."""
-        defaults = inspect.signature(type(self).__init__).parameters
-        plain = {k: v for k, v in self.get_params().items() if k != "cover_weights"}  # an array does not compare
-        given = {k for k, v in plain.items() if v != defaults[k].default}
+        plain = self._values("cover_weights")  # an array does not compare
+        given = {k for k, v in plain.items() if v != self._declared[k].default}
         return given if self.cover_weights is None else given | {"cover_weights"}
 
     def _same_words(self, vocabulary: Vocabulary) -> MRFField:

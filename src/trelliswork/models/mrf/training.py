@@ -38,13 +38,14 @@ Algorithm = Literal["lifted", "spectral", "pseudo-likelihood"]
 NO_EFFECT: dict[str, tuple[str, ...]] = {
     "lifted": ("learning_rate", "batch_size", "subsample"),
     "spectral": (
-        *("form", "unary", "bound", "l2", "max_iter", "tol", "history_size", "patience", "max_minutes"),
+        *("form", "unary", "bound", "l2", "max_iter", "tol", "patience"),
         *("learning_rate", "batch_size"),
     ),
-    "pseudo-likelihood": ("bound", "cover_weights", "tol", "history_size", "subsample"),
+    "pseudo-likelihood": ("bound", "cover_weights", "tol", "subsample"),
 }
 WORD_LIMITS = {"min_count": 1, "max_words": None, "strict": False}  # parameters that choose the words, with defaults
 ITERATIONS = {"lifted": 300, "spectral": 1, "pseudo-likelihood": 5}  # defaults of max_iter: L-BFGS iterations, epochs
+HISTORY_SIZE = 10  # of L-BFGS: its vectors are small beside an evaluation
 PERIOD = 5  # L-BFGS iterations over which a decrease of the value is judged
 ALL_PAIRS = 1_000_000  # maximum size of full-rank tables with a score for every pair; beyond, pairs of the text only
 
@@ -65,9 +66,7 @@ class Settings:
     l2: float
     max_iter: int | None
     tol: float
-    history_size: int
     patience: int
-    max_minutes: float | None
     learning_rate: float
     batch_size: int
     seed: int
@@ -96,7 +95,7 @@ class Settings:
     @property
     def mark(self) -> dict[str, Any]:
         """Settings that a checkpoint must share; those of pseudo-likelihood's schedule include the number of epochs."""
-        shared = {k: str(v) for k, v in vars(self).items() if k not in ("max_minutes", "max_iter", "subsample")}
+        shared = {k: str(v) for k, v in vars(self).items() if k not in ("max_iter", "subsample")}
         return shared if self.algorithm == "lifted" else shared | {"max_iter": self.iterations}
 
     def check_sources(self, X: Any, dev: Any, start: Any, checkpoint: Any) -> None:
@@ -160,6 +159,7 @@ def learn_lifted(
     start: MRFField | None = None,
     checkpoint: str | os.PathLike[str] | None = None,
     callback: Callback | None = None,
+    max_minutes: float | None = None,
 ) -> tuple[MRFField, FitReport]:
     """Train on moments."""
     frequencies, C = Frequencies.of(moments), len(moments.vocabulary)
@@ -187,12 +187,12 @@ def learn_lifted(
         ),
     )
     development = None
-    options: dict[str, Any] = {"tol": settings.tol, "history_size": settings.history_size, "period": PERIOD}
+    options: dict[str, Any] = {"tol": settings.tol, "history_size": HISTORY_SIZE, "period": PERIOD}
     if dev is not None:
         other = Frequencies.of(dev)
         development = Development("bound", lambda p: objective.bound(p["parameters"], p["unaries"], other))
         options["snapshot"] = partial(snapshot, objective)
-    limits = {"patience": settings.patience, "max_minutes": settings.max_minutes}
+    limits = {"patience": settings.patience, "max_minutes": max_minutes}
     watch = BoundWatch(objective, development, checkpoint=file, callback=callback, **limits)
     with warnings.catch_warnings():
         if dev is not None:
@@ -309,6 +309,7 @@ def learn_pseudo(
     *,
     checkpoint: str | os.PathLike[str] | None = None,
     callback: Callback | None = None,
+    max_minutes: float | None = None,
 ) -> tuple[MRFField, FitReport]:
     """Train on the text; then bound log Z by a chain cover."""
     K, C = settings.order, len(moments.vocabulary)
@@ -322,7 +323,9 @@ def learn_pseudo(
     development = None
     if other is not None:
         development = Development("mean log p", lambda _: pseudo_likelihood.mean_log_p(field, other))
-    watch = watch_for(settings, development, checkpoint, lambda: fingerprint(settings.mark, text, other), callback)
+    watch = watch_for(
+        settings, development, checkpoint, lambda: fingerprint(settings.mark, text, other), callback, max_minutes
+    )
     options = {name: getattr(settings, name) for name in ("learning_rate", "batch_size", "l2", "seed")}
     report = pseudo_likelihood.train(field, text, watch, max_iter=settings.iterations, unary=settings.free, **options)
     unary = field.unary.double().numpy()

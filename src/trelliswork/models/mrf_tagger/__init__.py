@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Sequence
+from dataclasses import KW_ONLY
 from functools import partial
 from typing import Annotated, Any, ClassVar, Self
 
@@ -28,16 +29,17 @@ from trelliswork.models.parameters import (
     Clusters,
     LexiconOption,
     MaxIter,
-    MaxMinutes,
     Parameter,
     Patience,
     Tol,
     Vectors,
+    estimator,
 )
 
 Sentences = Sequence[Sequence[str]]
 
 
+@estimator
 class MRFTagger(ChainTagger):
     """Tags and words as one Markov random field: each tag depends on K tags after it and on the L nearest words.
 
@@ -74,43 +76,25 @@ class MRFTagger(ChainTagger):
     title: ClassVar[str] = "MRF tagger"
     learned: ClassVar[str] = "labels_"
 
-    def __init__(
-        self,
-        order: Annotated[
-            int, Parameter("Largest distance of tags that have a common potential.", minimum=1, maximum=3)
-        ] = 1,
-        n_words: Annotated[
-            int,
-            Parameter("Words that a tag depends on, nearest first: its own, the one before, the one after.", minimum=1),
-        ] = 1,
-        *,
-        clusters: Clusters = None,
-        vectors: Vectors = None,
-        lexicon: LexiconOption = None,
-        l2: L2 = 0.5,
-        min_count: Annotated[
-            int, Parameter("Words that occur less often also have features of shape and affixes.", minimum=1)
-        ] = 6,
-        dictionary: Annotated[
-            bool, Parameter("Whether words of the training data get only tags that they had there.")
-        ] = False,
-        max_iter: MaxIter = 100,
-        tol: Tol = 1e-3,
-        patience: Patience = 20,
-        max_minutes: MaxMinutes = None,
-    ) -> None:
-        self.order = order
-        self.n_words = n_words
-        self.clusters = clusters
-        self.vectors = vectors
-        self.lexicon = lexicon
-        self.l2 = l2
-        self.min_count = min_count
-        self.dictionary = dictionary
-        self.max_iter = max_iter
-        self.tol = tol
-        self.patience = patience
-        self.max_minutes = max_minutes
+    order: Annotated[int, Parameter("Largest distance of tags that have a common potential.", minimum=1, maximum=3)] = 1
+    _: KW_ONLY
+    n_words: Annotated[
+        int,
+        Parameter("Words that a tag depends on, nearest first: its own, the one before, the one after.", minimum=1),
+    ] = 1
+    clusters: Clusters = None
+    vectors: Vectors = None
+    lexicon: LexiconOption = None
+    l2: L2 = 0.5
+    min_count: Annotated[
+        int, Parameter("Words that occur less often also have features of shape and affixes.", minimum=1)
+    ] = 6
+    dictionary: Annotated[bool, Parameter("Whether words of the training data get only tags that they had there.")] = (
+        False
+    )
+    max_iter: MaxIter = 100
+    tol: Tol = 1e-3
+    patience: Patience = 20
 
     def fit(
         self,
@@ -120,6 +104,7 @@ class MRFTagger(ChainTagger):
         dev: tuple[Sentences | Corpus, Sentences] | None = None,
         checkpoint: str | os.PathLike[str] | None = None,
         callback: Callback | None = None,
+        max_minutes: float | None = None,
     ) -> Self:
         """Train on tagged sentences.
 
@@ -137,21 +122,22 @@ class MRFTagger(ChainTagger):
             with the weights of an uninterrupted run. ``save`` deletes it.
         callback : callable, optional
             Called after each iteration with a `Step`; a true result stops training.
+        max_minutes : float, optional
+            Time limit: stop before an iteration that would end later.
         """
         self._check_parameters()
         words: Any = read_sentences(X, training=True)
         _check_tags(words, y)
         # Limits are left out: a longer run may resume from a shorter one.
-        identity = {k: v for k, v in self.get_params().items() if k not in ("max_iter", "max_minutes", *KNOWLEDGE)}
+        identity = self._values("max_iter", *KNOWLEDGE)
         score = None
         if dev is not None:
             dev_words: Any = read_sentences(dev[0])
             _check_tags(dev_words, dev[1])
             identity["dev"] = [[list(s) for s in part] for part in (dev_words, dev[1])]
             score = partial(self._measure, dev_words, dev[1])
-        return self._set(
-            learn(words, y, self.get_params(), score=score, identity=identity, checkpoint=checkpoint, callback=callback)
-        )
+        run: Any = {"checkpoint": checkpoint, "callback": callback, "max_minutes": max_minutes}
+        return self._set(learn(words, y, self.get_params(), score=score, identity=identity, **run))
 
     def known_words(self) -> set[str]:
         """Return the words of training."""

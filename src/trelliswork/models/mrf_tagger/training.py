@@ -48,6 +48,7 @@ def learn(
     identity: Mapping[str, Any],
     checkpoint: str | os.PathLike[str] | None = None,
     callback: Callback | None = None,
+    max_minutes: float | None = None,
 ) -> Learned:
     """Count, and maximize the bound by L-BFGS.
 
@@ -90,7 +91,7 @@ def learn(
         unfinished = FitReport(False, "", math.nan)
         development = Development("accuracy", lambda p: score(build(p["weights"], unfinished)))
     file = open_checkpoint(checkpoint, lambda: fingerprint({**identity, **names}, w, y, ends, vectors))
-    limits = {name: parameters[name] for name in ("patience", "max_minutes")}
+    limits: Any = {"patience": parameters["patience"], "max_minutes": max_minutes}
     watch = Watch(development, checkpoint=file, callback=callback, **limits)
     start = objective.start(features.lead()) / scales
     best, report = minimize(scaled, start, watch, max_iter=parameters["max_iter"], tol=parameters["tol"])

@@ -3,7 +3,7 @@
 import math
 import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import KW_ONLY, replace
 from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Self
 
@@ -21,7 +21,18 @@ from trelliswork.learning.watch import Development, Watch
 from trelliswork.metrics.dependencies import ParseReport, evaluate_parsing
 from trelliswork.models.base import Arrays, Description, watch_for
 from trelliswork.models.entrance import COLUMNS
-from trelliswork.models.parameters import TRAINING, BatchSize, Clusters, MaxMinutes, Parameter, Patience, Seed
+from trelliswork.models.parameters import (
+    TRAINING,
+    BatchSize,
+    Clusters,
+    FurtherOptions,
+    Parameter,
+    Patience,
+    Seed,
+    estimator,
+    later,
+    option,
+)
 from trelliswork.models.parser.calibration import (
     averaged,
     calibration_folds,
@@ -69,9 +80,11 @@ if TYPE_CHECKING:
     from trelliswork.distributions import NearlyProjectiveTree, ProjectiveTree, SpanningTree
 
 Count = Callable[[TreeScorer, ParseTokens, Gold], tuple[float, int]]  # a sum over words, and their number
-LIMITS = ("max_iter", "max_iter_second_order", "max_iter_labels", "max_minutes")  # of training
+LIMITS = ("max_iter", "max_iter_second_order", "max_iter_labels")  # of training
+SECOND_ORDER_RATE, LABEL_RATE = 0.25, 2.5  # step sizes as multiples of that of the first order: the best on UD EWT
 
 
+@estimator
 class DependencyParser(TreeParser):
     """A dependency parser with probabilities for its arcs.
 
@@ -107,159 +120,121 @@ class DependencyParser(TreeParser):
     kind: ClassVar[str] = "parser"
     _tokens: ClassVar[tuple[type, ...]] = COLUMNS
     title: ClassVar[str] = "Dependency parser"
-    labels_: Vocabulary | None
-    order_: int
+    labels_: Vocabulary | None = later()
+    order_: int = later()
 
-    def __init__(
-        self,
-        order: Annotated[
-            int,
-            Parameter(
-                "1: arcs are scored one by one, and all sums are exact. 2: consecutive siblings and grandparents are "
-                "scored too, by belief propagation on the arcs that a first-order model keeps.",
-                minimum=1,
-                maximum=2,
-            ),
-        ] = 2,
-        *,
-        projective: Annotated[
-            bool,
-            Parameter("Arcs must not cross. Crossing arcs of the training trees are treated as unknown."),
-        ] = True,
-        single_root: Annotated[bool, Parameter("Exactly one word depends on the root.")] = True,
-        tagger: Annotated[
-            TaggerKind | None,
-            Parameter(
-                "Kind of tagger that is trained and saved with the parser: one per column of tags, or a factorial CRF "
-                "for both columns together. Training sentences are tagged by taggers that have not seen them.",
-                unset="sentences come with tags",
-            ),
-        ] = None,
-        clusters: Clusters = None,
-        min_count: Annotated[
-            int, Parameter("Words that occur less often are represented by shape, prefix and suffix.", minimum=1)
-        ] = 2,
-        hash_bits: Annotated[
-            int,
-            Parameter(
-                "Features are hashed to 2^hash_bits weights of each kind (4 bytes each; order 2 has four kinds), those "
-                "of labels to 2^(hash_bits - 5) rows of one weight per label.",
-                minimum=8,
-                maximum=30,
-            ),
-        ] = 22,
-        threshold: Annotated[
-            float,
-            Parameter(
-                "Pruning for order 2 keeps arcs with at least this fraction of the probability of the best arc into "
-                "the same word.",
-                minimum=0,
-                below=1,
-            ),
-        ] = 1e-3,
-        pruning_folds: Annotated[
-            int,
-            Parameter(
-                "Training sentences are pruned by first-order models that have not seen them, one per fold; 1: by the "
-                "first-order model itself.",
-                minimum=1,
-            ),
-        ] = 1,
-        bp_iterations: Annotated[
-            int, Parameter("Maximum number of iterations of belief propagation.", minimum=1)
-        ] = Propagation.max_iter,
-        tree_every: Annotated[
-            int, Parameter("The tree factor sends messages every tree_every iterations.", minimum=1)
-        ] = Propagation.tree_every,
-        bp_tol: Annotated[
-            float, Parameter("Change of the beliefs below which belief propagation stops.", minimum=0)
-        ] = Propagation.tolerance,
-        bp_damping: Annotated[
-            float, Parameter("Share of the old message in a new one, for belief propagation.", minimum=0, below=1)
-        ] = Propagation.damping,
-        max_iter: Annotated[int, Parameter("Epochs of the first order.", minimum=1, panel=TRAINING)] = 3,
-        max_iter_second_order: Annotated[int, Parameter("Epochs of the second order.", minimum=1, panel=TRAINING)] = 3,
-        max_iter_labels: Annotated[int, Parameter("Epochs of the labels.", minimum=1, panel=TRAINING)] = 4,
-        batch_size: BatchSize = 32,
-        learning_rate: Annotated[
-            float, Parameter("Step size of AdaGrad for the first order.", above=0, below=math.inf, panel=TRAINING)
-        ] = 0.02,
-        learning_rate_second_order: Annotated[
-            float, Parameter("Step size of AdaGrad for the second order.", above=0, below=math.inf, panel=TRAINING)
-        ] = 0.005,
-        learning_rate_labels: Annotated[
-            float, Parameter("Step size of AdaGrad for the labels.", above=0, below=math.inf, panel=TRAINING)
-        ] = 0.05,
-        dropout: Annotated[
-            float,
-            Parameter(
-                "Share of the features that are left out of each mini-batch of training, at random.",
-                minimum=0,
-                below=1,
-                panel=TRAINING,
-            ),
-        ] = 0.0,
-        l2: Annotated[
-            float, Parameter("L2 penalty of the weights that a mini-batch changes.", minimum=0, panel=TRAINING)
-        ] = 0.0,
-        calibrated: Annotated[
-            bool,
-            Parameter(
-                "Fit the temperatures of the scores, so that probabilities are frequencies: on development data, or on "
-                "a part of the training data (calibration_folds).",
-                panel=TRAINING,
-            ),
-        ] = True,
-        calibration_folds: Annotated[
-            int,
-            Parameter(
-                "Parsers that fit temperatures without development data, on sentences that they have not seen. 1: one, "
-                "trained on 3,000 sentences at most, if there are 1,000; from 2 on: cross-validation, each a whole "
-                "training; 0: temperatures are 1.",
-                minimum=0,
-                panel=TRAINING,
-            ),
-        ] = 1,
-        early_stopping: Annotated[
-            Metric,
-            Parameter(
-                "Metric on development data by which each stage keeps its best epoch and stops: accuracy (UAS of "
-                "trees, LAS of labels), or the log score, the mean log-probability of gold heads and labels.",
-                panel=TRAINING,
-            ),
-        ] = "accuracy",
-        patience: Patience = 3,
-        max_minutes: MaxMinutes = None,
-        seed: Seed = 0,
-    ) -> None:
-        self.order = order
-        self.projective = projective
-        self.single_root = single_root
-        self.tagger = tagger
-        self.clusters = clusters
-        self.min_count = min_count
-        self.hash_bits = hash_bits
-        self.threshold = threshold
-        self.pruning_folds = pruning_folds
-        self.bp_iterations = bp_iterations
-        self.tree_every = tree_every
-        self.bp_tol = bp_tol
-        self.bp_damping = bp_damping
-        self.max_iter = max_iter
-        self.max_iter_second_order = max_iter_second_order
-        self.max_iter_labels = max_iter_labels
-        self.batch_size = batch_size
-        self.learning_rate = learning_rate
-        self.learning_rate_second_order = learning_rate_second_order
-        self.learning_rate_labels = learning_rate_labels
-        self.dropout = dropout
-        self.l2 = l2
-        self.calibrated = calibrated
-        self.calibration_folds = calibration_folds
-        self.early_stopping = early_stopping
-        self.patience = patience
-        self.max_minutes = max_minutes
-        self.seed = seed
+    order: Annotated[
+        int,
+        Parameter(
+            "1: arcs are scored one by one, and all sums are exact. 2: consecutive siblings and grandparents are "
+            "scored too, by belief propagation on the arcs that a first-order model keeps.",
+            minimum=1,
+            maximum=2,
+        ),
+    ] = 2
+    _: KW_ONLY
+    projective: Annotated[
+        bool,
+        Parameter("Arcs must not cross. Crossing arcs of the training trees are treated as unknown."),
+    ] = True
+    single_root: Annotated[bool, Parameter("Exactly one word depends on the root.")] = True
+    tagger: Annotated[
+        TaggerKind | None,
+        Parameter(
+            "Kind of tagger that is trained and saved with the parser: one per column of tags, or a factorial CRF "
+            "for both columns together. Training sentences are tagged by taggers that have not seen them.",
+            unset="sentences come with tags",
+        ),
+    ] = None
+    clusters: Clusters = None
+    min_count: Annotated[
+        int, Parameter("Words that occur less often are represented by shape, prefix and suffix.", minimum=1)
+    ] = 2
+    hash_bits: Annotated[
+        int,
+        Parameter(
+            "Features are hashed to 2^hash_bits weights of each kind (4 bytes each; order 2 has four kinds), those "
+            "of labels to 2^(hash_bits - 5) rows of one weight per label.",
+            minimum=8,
+            maximum=30,
+        ),
+    ] = 22
+    max_iter: Annotated[int, Parameter("Epochs of the first order.", minimum=1, panel=TRAINING)] = 3
+    batch_size: BatchSize = 32
+    learning_rate: Annotated[
+        float,
+        Parameter(
+            "Step size of AdaGrad for the first order; the second order uses a quarter, labels 2.5 times it.",
+            above=0,
+            below=math.inf,
+            panel=TRAINING,
+        ),
+    ] = 0.02
+    dropout: Annotated[
+        float,
+        Parameter(
+            "Share of the features that are left out of each mini-batch of training, at random.",
+            minimum=0,
+            below=1,
+            panel=TRAINING,
+        ),
+    ] = 0.0
+    l2: Annotated[
+        float, Parameter("L2 penalty of the weights that a mini-batch changes.", minimum=0, panel=TRAINING)
+    ] = 0.0
+    calibrated: Annotated[
+        bool,
+        Parameter(
+            "Fit the temperatures of the scores, so that probabilities are frequencies: on development data, or on "
+            "a part of the training data (calibration_folds).",
+            panel=TRAINING,
+        ),
+    ] = True
+    patience: Patience = 3
+    seed: Seed = 0
+    options: FurtherOptions = None
+    max_iter_second_order: Annotated[int, Parameter("Epochs of the second order.", minimum=1, panel=TRAINING)] = option(
+        3
+    )
+    max_iter_labels: Annotated[int, Parameter("Epochs of the labels.", minimum=1, panel=TRAINING)] = option(4)
+    threshold: Annotated[
+        float,
+        Parameter(
+            "Pruning for order 2 keeps arcs with at least this fraction of the probability of the best arc into "
+            "the same word.",
+            minimum=0,
+            below=1,
+        ),
+    ] = option(1e-3)
+    pruning_folds: Annotated[
+        int,
+        Parameter(
+            "Training sentences are pruned by first-order models that have not seen them, one per fold; 1: by the "
+            "first-order model itself.",
+            minimum=1,
+        ),
+    ] = option(1)
+    bp_iterations: Annotated[int, Parameter("Maximum number of iterations of belief propagation.", minimum=1)] = option(
+        Propagation.max_iter
+    )
+    calibration_folds: Annotated[
+        int,
+        Parameter(
+            "Parsers that fit temperatures without development data, on sentences that they have not seen. 1: one, "
+            "trained on 3,000 sentences at most, if there are 1,000; from 2 on: cross-validation, each a whole "
+            "training; 0: temperatures are 1.",
+            minimum=0,
+            panel=TRAINING,
+        ),
+    ] = option(1)
+    early_stopping: Annotated[
+        Metric,
+        Parameter(
+            "Metric on development data by which each stage keeps its best epoch and stops: accuracy (UAS of "
+            "trees, LAS of labels), or the log score, the mean log-probability of gold heads and labels.",
+            panel=TRAINING,
+        ),
+    ] = option("accuracy")
 
     def fit(
         self,
@@ -269,6 +244,7 @@ class DependencyParser(TreeParser):
         dev: tuple[Sentences, Arcs] | None = None,
         checkpoint: str | os.PathLike[str] | None = None,
         callback: Callback | None = None,
+        max_minutes: float | None = None,
     ) -> Self:
         """Train on sentences with trees.
 
@@ -291,6 +267,8 @@ class DependencyParser(TreeParser):
             Called with a `Step` after each epoch, and for each tagger and its iterations with one that has no value.
             A true result stops training, with at least one epoch of trees and one of labels; taggers in training
             stop at once.
+        max_minutes : float, optional
+            Time limit: stop before an iteration that would end later.
         """
         self._check_parameters()
         one_process("a parser")
@@ -298,7 +276,8 @@ class DependencyParser(TreeParser):
         held_out = None if dev is None else read_development(*dev)
         n_iter = self.bp_iterations if self.order == 2 else 0
         check_lengths(columns.lengths, n_iter, min(self.batch_size, len(columns.lengths)))
-        watch = watch_for(self, None, checkpoint, lambda: self._fingerprint((columns, given), held_out), callback)
+        mark = partial(self._fingerprint, (columns, given), held_out)
+        watch = watch_for(self, None, checkpoint, mark, callback, max_minutes)
         stages = Stages(watch)
         reader, tokens = self._read(columns, stages)  # taggers, codes of words and tags
         judge = None if held_out is None else Judge(*reader.read_columns(held_out[0]), held_out[1])
@@ -368,7 +347,7 @@ class DependencyParser(TreeParser):
             tokens, problem.trees, scorer.features, scorer.propagation,
             prune(scorers, tokens, problem.trees, problem.gold), weights[0],
             None if problem.crossing is None else problem.gold,
-            rate=self.learning_rate_second_order, batch_size=self.batch_size, seed=(self.seed, 1),
+            rate=SECOND_ORDER_RATE * self.learning_rate, batch_size=self.batch_size, seed=(self.seed, 1),
             dropout=self.dropout, l2=self.l2,
         )  # fmt: skip
 
@@ -380,7 +359,7 @@ class DependencyParser(TreeParser):
             return None
         trainer = LabelTrainer(
             problem.tokens, problem.given, feature_set(reader.n_tags > 1, clusters=reader.coder.clusters is not None),
-            bits=self.hash_bits, rate=self.learning_rate_labels, seed=self.seed, dropout=self.dropout,
+            bits=self.hash_bits, rate=LABEL_RATE * self.learning_rate, seed=self.seed, dropout=self.dropout,
         )  # fmt: skip
         development = None
         if judge is not None and judge.gold.labels is not None:
@@ -444,9 +423,7 @@ class DependencyParser(TreeParser):
         self.report_.details["calibrated_on"] = "held-out data"
         return dict(self.report_.details["temperatures"])
 
-    def predict(
-        self, X: Sentences, *, known: Evidence | None = None, decoding: Decode = "posterior"
-    ) -> list[LabeledTree]:
+    def predict(self, X: Sentences, *, known: Evidence | None = None, decoding: Decode = "mbr") -> list[LabeledTree]:
         """Return head and label of each word, by default in the tree with the most expected correct arcs.
 
         Parameters
@@ -454,8 +431,8 @@ class DependencyParser(TreeParser):
         X : as in ``fit``; words alone if the parser has a tagger
         known : list of lists, optional
             Evidence: for each word its head, a set of possible heads, or ``None`` if nothing is known.
-        decoding : {"posterior", "viterbi", "mbr-las"}
-            "posterior": the largest expected number of correct heads. "viterbi": the most probable tree, the first of
+        decoding : {"mbr", "viterbi", "mbr-las"}
+            "mbr": the largest expected number of correct heads. "viterbi": the most probable tree, the first of
             `predict_topk`. "mbr-las": the largest expected number of words with correct head and label; the probability
             of the label of an arc is that in the first tree, with the word moved to the head in question.
         """
@@ -464,35 +441,17 @@ class DependencyParser(TreeParser):
         return [list(zip(*rows, strict=True)) for rows in zip(heads, parsing.names(heads), strict=True)]
 
     def parse(
-        self, X: Sentences, *, known: Evidence | None = None, decoding: Decode = "posterior"
+        self, X: Sentences, *, known: Evidence | None = None, decoding: Decode = "mbr"
     ) -> list[list[tuple[int, str | None, float]]]:
         """Return head, label and the probability of the arc (with any label) of each word, in the tree of `predict`."""
         parsing = self._parsing(X, known)
         heads, probabilities, _ = parsing.judged(decoding)
         names = parsing.names(heads)
-        if self.calibration_ is not None and self.calibration_.maps:
-            tables = self.predict_marginals(X, known=known)
-            probabilities = [
-                [p.get(h, 0.0) for p, h in zip(*rows, strict=True)] for rows in zip(tables, heads, strict=True)
-            ]
         return [list(zip(*rows, strict=True)) for rows in zip(heads, names, probabilities, strict=True)]
-
-    def _calibration_events(self, X: Sentences, y: Arcs) -> Any:
-        """Return the probabilities of all likely heads and whether they are the gold ones, for one isotonic map."""
-        tables = self.predict_marginals(X)
-        gold = read_arcs(y, read_sentences(X).offsets).heads.tolist()
-        words = [word for table in tables for word in table]
-        pairs = [(p, head == g) for word, g in zip(words, gold, strict=True) if g >= 0 for head, p in word.items()]
-        p, hits = (np.array(column) for column in zip(*pairs, strict=True))
-        return {"": {"": (p, hits)}}
 
     def predict_marginals(self, X: Sentences, *, known: Evidence | None = None) -> list[list[dict[int, float]]]:
         """Return p(head | sentence, evidence) of each word, most probable first; with order 2 of the unpruned heads."""
-        tables = self._parsing(X, known).marginals()
-        if self.calibration_ is None or not self.calibration_.maps:
-            return tables
-        mapped = self.calibration_.mapped_table
-        return [[_sorted(mapped(word)) for word in sentence] for sentence in tables]
+        return self._parsing(X, known).marginals()
 
     def predict_subtree_probabilities(self, X: Sentences, heads: Sequence[Sequence[int]]) -> list[list[float]]:
         """Return for each word of given trees p(the words below it and all their arcs are those of the tree).
@@ -577,7 +536,7 @@ class DependencyParser(TreeParser):
         gold: Sequence[Sequence[int]],
         labels: Sequence[Sequence[str | None]] | None = None,
         *,
-        decoding: Decode = "posterior",
+        decoding: Decode = "mbr",
     ) -> tuple[list[list[tuple[int, str | None, float]]], list[list[float]], list[list[Any]], list[list[Any]]]:
         """Return the result of `parse`, and the probabilities of gold answers, from the same pass.
 
@@ -586,12 +545,6 @@ class DependencyParser(TreeParser):
         """
         parsing = self._parsing(X, None)
         heads, probabilities, of_gold = parsing.judged(decoding, gold)
-        if self.calibration_ is not None and self.calibration_.maps:
-            tables = self.predict_marginals(X)
-            probabilities, of_gold = (
-                [[p.get(h, 0.0) for p, h in zip(*rows, strict=True)] for rows in zip(tables, trees, strict=True)]
-                for trees in (heads, gold)
-            )
         of_labels: list[list[list[float]]] = [[] for _ in heads]
         if labels is None:
             names = parsing.names(heads)
@@ -666,7 +619,7 @@ class DependencyParser(TreeParser):
             "temperatures": self.report_.details["temperatures"],
             "sharp": self._learned.sharp,
             "calibrated_on": self.report_.details.get("calibrated_on", "nothing: temperatures are 1"),
-            "parameters": self._plain_parameters(),
+            "parameters": self._values("clusters"),
         }
         return Description(f"Dependency parser of order {self.order_}; features are hashed and have no names", facts)
 
@@ -698,7 +651,7 @@ class DependencyParser(TreeParser):
         share: float | None = None,
     ) -> TreeScorer:
         kind = self._tree_kind() if share is None else replace(self._tree_kind(), projective=True)
-        propagation = Propagation(kind, self.bp_iterations, self.tree_every, self.bp_tol, self.bp_damping)
+        propagation = Propagation(kind, self.bp_iterations)
         second = (weights[1], weights[2], weights[3]) if len(weights) == 4 else None
         settings = self._features(reader), propagation, self.threshold
         temperatures = temperatures or Temperatures()
@@ -716,7 +669,7 @@ class DependencyParser(TreeParser):
 
     def _fingerprint(self, *data: tuple[Columns, Gold] | None) -> str:
         """Return a text that differs for other parameters (limits aside) or data."""
-        plain: dict[str, Any] = {k: v for k, v in self._plain_parameters().items() if k not in LIMITS}
+        plain: dict[str, Any] = self._values("clusters", *LIMITS)
         clusters = Knowledge.of(self.clusters).clusters
         plain["clusters"] = None if clusters is None else clusters.paths_
         parts = [part for part in data if part is not None]
@@ -737,10 +690,6 @@ class DependencyParser(TreeParser):
     def _plain_parameters(self) -> dict[str, Any]:
         """Return the parameters for JSON, without the clusters."""
         return {k: v for k, v in self.get_params().items() if k != "clusters"}
-
-
-def _sorted(table: Mapping[int, float]) -> dict[int, float]:
-    return dict(sorted(table.items(), key=lambda item: -item[1]))
 
 
 def _prior_cost(share: float | None) -> float:

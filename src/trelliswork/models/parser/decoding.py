@@ -25,7 +25,7 @@ from trelliswork.models.parser.temperatures import Temperatures
 from trelliswork.models.parser.templates import feature_set
 
 LabeledTree = list[tuple[int, str | None]]
-Decode = Literal["viterbi", "posterior", "mbr-las"]
+Decode = Literal["viterbi", "mbr", "mbr-las"]
 LEAST = 1e-3  # belief of the arcs that are labeled to choose a tree
 
 
@@ -184,7 +184,7 @@ class Parsing:
         for b in self.beliefs():
             yield replace(b, tree_scores=self.scorer.tree_scores_of(b), sharp=None)
 
-    def heads(self, decoding: Decode = "posterior") -> list[list[int]]:
+    def heads(self, decoding: Decode = "mbr") -> list[list[int]]:
         """Return trees; see `DependencyParser.predict`. Probabilities that they do not need are not computed."""
         self._check(decoding)
         trees: list[list[int]] = [[] for _ in range(len(self.tokens))]
@@ -203,7 +203,7 @@ class Parsing:
             raise ValueRangeError("decoding='mbr-las' needs labels: train the parser with pairs (head, label).")
 
     def judged(
-        self, decoding: Decode = "posterior", gold: Sequence[Sequence[int]] | None = None
+        self, decoding: Decode = "mbr", gold: Sequence[Sequence[int]] | None = None
     ) -> tuple[list[list[int]], list[list[float]], list[list[float]]]:
         """Return trees, the probabilities of their arcs, and those of the arcs of gold trees if they are given."""
         self._check(decoding)
@@ -230,7 +230,7 @@ class Parsing:
             scores = scorer.tree_scores_of(beliefs)
             return beliefs.engine.best(scorer.kind.potentials(scores, beliefs.lengths))[0]
         heads = scorer.heads(beliefs)
-        if decoding == "posterior" or self.labels is None:
+        if decoding == "mbr" or self.labels is None:
             return heads
         rows, h, m = np.nonzero(beliefs.possible & (beliefs.arcs >= LEAST))
         flat, ends = np.concatenate([tree[:n] for tree, n in zip(heads, beliefs.lengths, strict=True)]), beliefs.lengths

@@ -137,7 +137,7 @@ class TaggerTrainer:
 
         if self._joint:
             layers = tuple(f"tags{k + 1}" for k in range(len(self.columns.tags)))
-            return FactorialCRF(layers, "pos", clusters=self.clusters, tol=1e-3).fit(words, tags, callback=callback)
+            return FactorialCRF(layers, clusters=self.clusters, tol=1e-3).fit(words, tags, callback=callback)
         if self.kind == "hmm":
             return HMM(order=2).fit(words, tags, callback=callback)
         return CRF("pos", clusters=self.clusters, tol=1e-4).fit(words, tags, callback=callback)

@@ -3,6 +3,7 @@
 import os
 import warnings
 from collections.abc import Collection, Sequence
+from dataclasses import KW_ONLY
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
 
 import numpy as np
@@ -21,13 +22,16 @@ from trelliswork.models.calibration import LEAST, fit_temperature
 from trelliswork.models.parameters import (
     TRAINING,
     BatchSize,
+    FurtherOptions,
     LearningRate,
-    MaxMinutes,
     MinCount,
     Parameter,
     Patience,
     Seed,
     Tol,
+    estimator,
+    later,
+    option,
 )
 from trelliswork.models.pcfg.decoding import Decoding, best_trees, draw_tree, gold_spans, named_tree, spans_of
 from trelliswork.models.pcfg.objective import (
@@ -49,6 +53,7 @@ MAX_RULES = 50_000_000  # entries of a dense table of rules: 400 MB
 MAX_DRAWS = 1000
 
 
+@estimator
 class PCFG(TreeParser, LanguageModel):
     """A grammar in Chomsky normal form whose symbols have no names, induced from sentences without trees.
 
@@ -79,109 +84,81 @@ class PCFG(TreeParser, LanguageModel):
     constituents: ClassVar[bool] = True
     shortest: ClassVar[int] = 2  # words of a sentence: its root has two children
     end: ClassVar[bool] = False  # the end of a sentence is not an event: the rules define its length
-    vocabulary_: Vocabulary
-    parameters_: GrammarParameters
+    vocabulary_: Vocabulary = later()
+    parameters_: GrammarParameters = later()
 
-    def __init__(
-        self,
-        n_nonterminals: Annotated[int, Parameter("Number of symbols of phrases.", minimum=1)] = 10,
-        n_preterminals: Annotated[
-            int | None,
-            Parameter(
-                "Number of symbols of words; None (0 on the command line): each word is its own symbol, for texts with "
-                "few different words such as tags.",
-                minimum=1,
-                option=False,
-            ),
-        ] = 20,
-        *,
-        rank: Annotated[
-            int | None,
-            Parameter(
-                "Rank of the rules, p(A -> x y) = sum_r U[A, r] V[r, x] W[r, y]: inference takes O(n^3 R + n^2 R^2) "
-                "instead of O(n^3 N^2 + n^2 N^3).",
-                minimum=1,
-                unset="every rule has its own probability",
-            ),
-        ] = None,
-        parameterization: Annotated[
-            Literal["plain", "neural"],
-            Parameter("Free probabilities, or probabilities from embeddings and residual networks (by gradient)."),
-        ] = "plain",
-        algorithm: Annotated[
-            Literal["em", "gradient"], Parameter("EM (inside-outside), or Adam.", panel=TRAINING)
-        ] = "em",
-        root_prior: Annotated[float, Parameter("Pseudo-count of root symbols.", minimum=0, panel=TRAINING)] = 0.1,
-        rule_prior: Annotated[
-            float, Parameter("Pseudo-count of rules, or of the entries of their factors.", minimum=0, panel=TRAINING)
-        ] = 0.01,
-        emission_prior: Annotated[float, Parameter("Pseudo-count of words.", minimum=0, panel=TRAINING)] = 0.01,
-        min_count: MinCount = 1,
-        max_length: Annotated[
-            int | None,
-            Parameter("Maximum length of training sentences.", minimum=2, panel=TRAINING, unset="no limit"),
-        ] = None,
-        max_iter: Annotated[
-            int, Parameter("Maximum number of EM iterations or epochs.", minimum=1, panel=TRAINING)
-        ] = 100,
-        tol: Tol = 1e-4,
-        n_restarts: Annotated[
-            int,
-            Parameter(
-                "Number of random starts of EM; the best after `probe` iterations continues.",
-                minimum=1,
-                panel=TRAINING,
-            ),
-        ] = 1,
-        probe: Annotated[
-            int, Parameter("EM iterations of each start before the best is chosen.", minimum=1, panel=TRAINING)
-        ] = 10,
-        right_bias: Annotated[
-            float,
-            Parameter(
-                "EM: left children of two words or more get "
-                "exp(-right_bias) of their weight at first; for English try 4.",
-                panel=TRAINING,
-            ),
-        ] = 0.0,
-        batch_size: BatchSize = 16,
-        learning_rate: LearningRate = 2e-3,
-        curriculum: Annotated[
-            int | None,
-            Parameter(
-                "Adam: maximum length of a sentence in the first epoch; one more word in each further epoch.",
-                minimum=2,
-                panel=TRAINING,
-                unset="all sentences from the start",
-            ),
-        ] = None,
-        embedding_size: Annotated[int, Parameter("Size of neural embeddings.", minimum=1)] = 128,
-        patience: Patience = 10,
-        max_minutes: MaxMinutes = None,
-        seed: Seed = 0,
-    ) -> None:
-        self.n_nonterminals = n_nonterminals
-        self.n_preterminals = n_preterminals
-        self.rank = rank
-        self.parameterization = parameterization
-        self.algorithm = algorithm
-        self.root_prior = root_prior
-        self.rule_prior = rule_prior
-        self.emission_prior = emission_prior
-        self.min_count = min_count
-        self.max_length = max_length
-        self.max_iter = max_iter
-        self.tol = tol
-        self.n_restarts = n_restarts
-        self.probe = probe
-        self.right_bias = right_bias
-        self.batch_size = batch_size
-        self.learning_rate = learning_rate
-        self.curriculum = curriculum
-        self.embedding_size = embedding_size
-        self.patience = patience
-        self.max_minutes = max_minutes
-        self.seed = seed
+    n_nonterminals: Annotated[int, Parameter("Number of symbols of phrases.", minimum=1)] = 10
+    _: KW_ONLY
+    n_preterminals: Annotated[
+        int | None,
+        Parameter(
+            "Number of symbols of words; None (0 on the command line): each word is its own symbol, for texts with "
+            "few different words such as tags.",
+            minimum=1,
+            option=False,
+        ),
+    ] = 20
+    rank: Annotated[
+        int | None,
+        Parameter(
+            "Rank of the rules, p(A -> x y) = sum_r U[A, r] V[r, x] W[r, y]: inference takes O(n^3 R + n^2 R^2) "
+            "instead of O(n^3 N^2 + n^2 N^3).",
+            minimum=1,
+            unset="every rule has its own probability",
+        ),
+    ] = None
+    parameterization: Annotated[
+        Literal["plain", "neural"],
+        Parameter("Free probabilities, or probabilities from embeddings and residual networks (by gradient)."),
+    ] = "plain"
+    rule_prior: Annotated[
+        float, Parameter("Pseudo-count of rules, or of the entries of their factors.", minimum=0, panel=TRAINING)
+    ] = 0.01
+    emission_prior: Annotated[float, Parameter("Pseudo-count of words.", minimum=0, panel=TRAINING)] = 0.01
+    min_count: MinCount = 1
+    max_length: Annotated[
+        int | None,
+        Parameter("Maximum length of training sentences.", minimum=2, panel=TRAINING, unset="no limit"),
+    ] = None
+    right_bias: Annotated[
+        float,
+        Parameter(
+            "EM: left children of two words or more get exp(-right_bias) of their weight at first; for English try 4.",
+            panel=TRAINING,
+        ),
+    ] = 0.0
+    n_restarts: Annotated[
+        int,
+        Parameter(
+            "Number of random starts of EM; the best after `probe` iterations continues.",
+            minimum=1,
+            panel=TRAINING,
+        ),
+    ] = 1
+    max_iter: Annotated[int, Parameter("Maximum number of EM iterations or epochs.", minimum=1, panel=TRAINING)] = 100
+    tol: Tol = 1e-4
+    learning_rate: LearningRate = 2e-3
+    patience: Patience = 10
+    seed: Seed = 0
+    options: FurtherOptions = None
+    algorithm: Annotated[Literal["em", "gradient"], Parameter("EM (inside-outside), or Adam.", panel=TRAINING)] = (
+        option("em")
+    )
+    root_prior: Annotated[float, Parameter("Pseudo-count of root symbols.", minimum=0, panel=TRAINING)] = option(0.1)
+    probe: Annotated[
+        int, Parameter("EM iterations of each start before the best is chosen.", minimum=1, panel=TRAINING)
+    ] = option(10)
+    batch_size: BatchSize = option(16)
+    curriculum: Annotated[
+        int | None,
+        Parameter(
+            "Adam: maximum length of a sentence in the first epoch; one more word in each further epoch.",
+            minimum=2,
+            panel=TRAINING,
+            unset="all sentences from the start",
+        ),
+    ] = option(None)
+    embedding_size: Annotated[int, Parameter("Size of neural embeddings.", minimum=1)] = option(128)
 
     def fit(
         self,
@@ -191,6 +168,7 @@ class PCFG(TreeParser, LanguageModel):
         dev: Sentences | Corpus | None = None,
         checkpoint: str | os.PathLike[str] | None = None,
         callback: Callback | None = None,
+        max_minutes: float | None = None,
     ) -> Self:
         """Induce a grammar from sentences.
 
@@ -208,6 +186,8 @@ class PCFG(TreeParser, LanguageModel):
             ``save`` deletes it.
         callback : callable, optional
             Called with a `Step` after each iteration (epoch); a true result stops training.
+        max_minutes : float, optional
+            Time limit: stop before an iteration that would end later.
         """
         self._check_parameters()
         check_combination(self)
@@ -216,7 +196,7 @@ class PCFG(TreeParser, LanguageModel):
         sentences = _sentences(X, training=True)
         words = Vocabulary.from_sequences(sentences, min_count=self.min_count, unknown=UNKNOWN, default=UNKNOWN)
         held = None if dev is None else _sentences(dev)
-        parameters, report = learn(self, sentences, held, words, checkpoint, callback)
+        parameters, report = learn(self, sentences, held, words, checkpoint, callback, max_minutes)
         self.vocabulary_, self.parameters_, self.report_ = words, parameters, report
         self.calibration_ = None
         return self
@@ -241,8 +221,6 @@ class PCFG(TreeParser, LanguageModel):
         """
         self._check_fitted()
         tables = list(self._span_probabilities(_sentences(X), 1 / self._temperature))
-        if self.calibration_ is not None:
-            tables = [self.calibration_.mapped_table(table, normalize=False) for table in tables]
         return [dict(sorted(table.items(), key=lambda item: -item[1])) for table in tables]
 
     def _span_probabilities(self, sentences: Sentences, factor: float) -> list[dict[tuple[int, int], float]]:
@@ -269,9 +247,6 @@ class PCFG(TreeParser, LanguageModel):
             return -float(np.log(np.maximum(np.where(hits, p, 1 - p), LEAST)).sum())
 
         return {"all": fit_temperature(loss)}
-
-    def _calibration_events(self, X: Sentences | Corpus, y: Sequence[Tree]) -> Any:
-        return {"": {"": self._span_events(_sentences(X), self._gold_spans(X, y), 1 / self._temperature)}}
 
     def _span_events(
         self, sentences: Sentences, gold: Sequence[Any], factor: float

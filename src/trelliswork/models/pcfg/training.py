@@ -76,6 +76,7 @@ def learn(
     words: Vocabulary,
     checkpoint: str | os.PathLike[str] | None,
     callback: Callback | None,
+    max_minutes: float | None,
 ) -> tuple[GrammarParameters, FitReport]:
     """Return the parameters of a grammar with the parameters of an estimator, and the report."""
     if model.algorithm == "gradient":
@@ -94,13 +95,13 @@ def learn(
 
     def mark() -> str:
         # Limits are left out: a longer run may resume from a shorter one.
-        plain = {k: v for k, v in model.get_params().items() if k not in ("max_iter", "max_minutes", "tol")}
+        plain = model._values("max_iter", "tol")
         texts = [ids] if held is None else [ids, held]
         words = [np.fromiter(chain.from_iterable(text), np.int64) for text in texts]
         lengths = [np.array([len(s) for s in text], np.int64) for text in texts]
         return fingerprint(plain, *chain.from_iterable(zip(words, lengths, strict=True)))
 
-    watch = watch_for(model, None if held is None else text_development(held), checkpoint, mark, callback)
+    watch = watch_for(model, None if held is None else text_development(held), checkpoint, mark, callback, max_minutes)
     options: dict[str, Any] = {"priors": priors_of(model), "max_iter": model.max_iter, "tol": model.tol}
     options |= {"watch": watch, "seed": model.seed}
     if model.algorithm == "em":

@@ -7,6 +7,7 @@ import pytest
 import torch
 from numpy.testing import assert_allclose
 
+from tests.estimators import made
 from trelliswork import CRF, bundled
 from trelliswork.distributions import Beam
 from trelliswork.errors import ApproximationWarning, ConvergenceWarning, ValueRangeError
@@ -148,11 +149,11 @@ def test_saved_and_loaded(tmp_path):
 def test_resumed_training_ends_at_the_same_weights(tmp_path, beam):
     X, y = toy()
     options = {"order": 2, "beam": beam, "l2": 0.3, "scheme": None}
-    whole = CRF(TEMPLATE, max_iter=12, **options).fit(X, y)
+    whole = made(CRF, TEMPLATE, max_iter=12, **options).fit(X, y)
     path = tmp_path / "run.ckpt"
-    CRF(TEMPLATE, max_iter=12, **options).fit(X, y, checkpoint=path, callback=Stop(17))
+    made(CRF, TEMPLATE, max_iter=12, **options).fit(X, y, checkpoint=path, callback=Stop(17))
     assert path.exists()
-    resumed = CRF(TEMPLATE, max_iter=12, **options).fit(X, y, checkpoint=path)
+    resumed = made(CRF, TEMPLATE, max_iter=12, **options).fit(X, y, checkpoint=path)
     assert_allclose(resumed.weights_, whole.weights_, rtol=0, atol=0)
 
 
@@ -171,8 +172,8 @@ class Stop:
 def test_start_at_the_optimum_converges_at_once(order):
     X, y = toy(n_labels=8)
     options = {"order": order, "beam": "size=30", "l2": 1.0, "scheme": None}
-    first = CRF(TEMPLATE, tol=1e-7, **options).fit(X, y)
-    again = CRF(TEMPLATE, tol=1e-2, **options).fit(X, y, start=first)
+    first = made(CRF, TEMPLATE, tol=1e-7, **options).fit(X, y)
+    again = made(CRF, TEMPLATE, tol=1e-2, **options).fit(X, y, start=first)
     assert again.report_.converged
     assert again.report_.n_iter <= 3
     assert_allclose(again.report_.value, first.report_.value, rtol=0.02)  # other states may be held
@@ -211,7 +212,7 @@ def test_scheme_is_respected_in_higher_orders():
 )
 def test_invalid_options(options, match):
     with pytest.raises(ValueRangeError, match=match):
-        CRF(TEMPLATE, scheme=None, **options).fit(*toy(n_labels=8))
+        made(CRF, TEMPLATE, scheme=None, **options).fit(*toy(n_labels=8))
 
 
 def test_partial_labels_and_edges_are_rejected():
@@ -219,7 +220,7 @@ def test_partial_labels_and_edges_are_rejected():
     holes = [[None, *labels[1:]] for labels in y]
     for options in ({"order": 2}, {"beam": "size=2"}):
         with pytest.raises(ValueRangeError, match=r"every token|order=1"):
-            CRF(TEMPLATE, scheme=None, **options).fit(X, holes)
+            made(CRF, TEMPLATE, scheme=None, **options).fit(X, holes)
     with pytest.raises(ValueRangeError, match="B templates"):
         CRF(TEMPLATE + "\nB9:%x[0,0]", scheme=None, order=2).fit(X, y)
     with pytest.raises(ValueRangeError, match="5000 states"):
