@@ -146,10 +146,8 @@ def _layers(engine: Any) -> object:
 def _hmm(dtype: Literal["float32", "float64"]) -> object:
     """Run EM with few sentences and with many, log space, and tagging."""
     hmm = HMM(2, options={"dtype": dtype}, max_iter=6, tol=0).fit(X)
-    HMM(2, options={"dtype": dtype}, max_iter=1, tol=0).fit(
-        [[f"w{k}" for k in range(16)]] * 64
-    )  # whole vectors of symbols
-    hmm.predict(X, decoding="posterior")
+    HMM(2, options={"dtype": dtype}, max_iter=1, tol=0).fit([[f"w{k}" for k in range(16)]] * 64)
+    hmm.predict(X, decoding="mbr")
     hmm.predict_topk(X, 2)
     zero = np.log(np.array([[0.5, 0.5], [0.5, 0.5]]))
     impossible = np.array([[0.0, -np.inf], [-2000.0, 0.0]])
