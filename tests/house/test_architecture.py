@@ -139,6 +139,16 @@ def test_compiled_functions_live_in_kernels_and_take_few_arguments():
                 assert n <= MAX_PARAMETERS, f"{name_of(path)}: {node.name} has {n} parameters"
 
 
+def test_recursions_over_structures_live_in_inference():
+    """Families are sources of scores for the engines; methods named forward are those of torch."""
+    for path in MODULES:
+        if path.relative_to(SOURCE).parts[0] != "models":
+            continue
+        for node in tree_of(path).body:
+            name = node.name.strip("_") if isinstance(node, ast.FunctionDef) else ""
+            assert name not in {"forward", "backward", "inside", "outside"}, f"{name_of(path)}: {name}"
+
+
 def test_inference_knows_no_features_weights_or_symbols():
     for path in MODULES:
         if path.relative_to(SOURCE).parts[0] != "inference":

@@ -11,11 +11,12 @@ from trelliswork.compute.checks import check_possible, check_shape
 from trelliswork.compute.padding import mask, unpad
 from trelliswork.errors import ValueRangeError
 from trelliswork.inference.chain.beam import FULL, Beam, BeamExpectations, BeamPaths, BeamSets
-from trelliswork.inference.chain.beam.kernels import forward_backward, sparse
 from trelliswork.inference.chain.beam.kernels import log_space as log_kernels
 from trelliswork.inference.chain.beam.kernels import viterbi as viterbi_kernels
+from trelliswork.inference.chain.beam.kernels.dense import Matrices, dense
 from trelliswork.inference.chain.beam.kernels.log_space import LogChain
-from trelliswork.inference.chain.beam.kernels.records import Batch, Buffer, Choice, Entries, Matrices, Results, Safety
+from trelliswork.inference.chain.beam.kernels.records import Batch, Buffer, Choice, Results, Safety
+from trelliswork.inference.chain.beam.kernels.sparse import Entries, sparse
 from trelliswork.inference.chain.beam.kernels.viterbi import Paths
 from trelliswork.inference.chain.beam.sparse import SparseChain
 from trelliswork.inference.chain.potentials import LIMIT, Floats, Potentials, exp_transition, whole_vectors
@@ -41,11 +42,11 @@ def expectations(
     inputs: tuple[Any, ...]
     counts_shape: tuple[int, ...]
     if isinstance(p, SparseChain):
-        kernel, inputs, cost = sparse.sparse, (batch, scaled_entries(p), choice, limit), 60
+        kernel, inputs, cost = sparse, (batch, scaled_entries(p), choice, Safety(limit, True)), 60
         counts_shape = (len(p.log_weights) if counts else 0,)
     else:
         matrices, safety = _matrices(p, log=not p.shared), Safety(limit, not p.mixing)
-        kernel, inputs, cost = forward_backward.dense, (batch, matrices, choice, safety), S
+        kernel, inputs, cost = dense, (batch, matrices, choice, safety), S
         counts_shape = (S if counts else 0, S)
     ranges = threads.cut(p.lengths * (min(S, 40) + 20) * cost, least=threads.LEAST_WORK, most=4)
     sums = np.zeros((len(ranges), *counts_shape))

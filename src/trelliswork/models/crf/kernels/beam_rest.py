@@ -36,7 +36,7 @@ class Pass(NamedTuple):
 
 
 @helper
-def _outside(n, states, here, marginals, m, weight):
+def _rest_mass(n, states, here, marginals, m, weight):
     """Return the probability outside a set, whose token has its weighted marginals from flat index m on."""
     inside = 0.0
     for k in range(n):
@@ -66,7 +66,7 @@ def rest(start, stop, offsets, sets, exact, matrix, shift, out):
             a, m = (s * T_most + t) * Sp, (s * T_most + t) * S
             outside = 0.0
             if safe[s]:
-                outside = _outside(n, states, here, flat, m, weight[s])
+                outside = _rest_mass(n, states, here, flat, m, weight[s])
             if outside < LEAST:
                 outside = 0.0
             c = np.float64(scale[s, t])

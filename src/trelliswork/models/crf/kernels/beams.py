@@ -12,19 +12,16 @@ import numpy as np
 from trelliswork.compute.jit import helper, kernel
 from trelliswork.compute.simd import add, get, lanes, load, put, spread, store
 from trelliswork.compute.simd import multiply_add as fma
+from trelliswork.inference.chain.beam.kernels.dense import Matrices
 from trelliswork.inference.chain.beam.kernels.forward_backward import (
-    Steps,
     finish_forward,
     forward,
     make_space,
     marginals,
     start_forward,
+    within,
 )
-from trelliswork.inference.chain.beam.kernels.records import Sequence
-from trelliswork.inference.chain.beam.kernels.sparse import forward as sparse_forward
-from trelliswork.inference.chain.beam.kernels.sparse import make_space as make_sparse_space
-from trelliswork.inference.chain.beam.kernels.sparse import marginals as sparse_marginals
-from trelliswork.inference.chain.beam.kernels.sparse import within as sparse_within
+from trelliswork.inference.chain.beam.kernels.records import Safety, Sequence
 from trelliswork.models.crf.kernels.objective import scores
 
 
@@ -183,21 +180,22 @@ def edge_row(edges, log_transition, token, i, matrix, to):
 
 
 @helper
-def _forward(sequence, steps, weights, gold, rule, s):
+def _choose_beams(sequence, steps, weights, gold, rule, s):
     """Choose the beams of a sentence and fill its alpha; return log Z of the restricted chain, -inf if it is lost.
 
     With edge features only the rows of states in the beam are computed.
     """
-    T, ptr, states, matrix = sequence.n_positions, s.ptr, s.states, steps.matrix
+    T, ptr, states, matrix = sequence.n_positions, s.ptr, s.states, steps.rows
     edges, log_transition = weights.edges, weights.labels.log_transition
     start_forward(T, steps, s)
     if not weights.use_edges:
         return finish_forward(s) if forward(0, T, sequence, steps, gold, rule, s) else -np.inf
     for t in range(T):
         if t > 0:
-            base = steps.first + (t - 1) * steps.time_step
+            S = sequence.n_labels
             for a in range(ptr[t - 1], ptr[t]):
-                edge_row(edges, log_transition, sequence.first + t, states[a], matrix, base + states[a] * steps.stride)
+                to = ((t - 1) * S + states[a]) * S
+                edge_row(edges, log_transition, sequence.first + t, states[a], matrix, to)
         if not forward(t, t + 1, sequence, steps, gold, rule, s):
             return -np.inf
     return finish_forward(s)
@@ -226,11 +224,11 @@ def dense(start, stop, sentences, tokens, weights, rule, safety, gradient, sums)
     S, Sw, dtype = log_transition.shape[0], wide.shape[1], wide.dtype
     longest = offsets[start + 1] - offsets[start]
     log_unary = np.empty((longest, Sw), dtype)
-    s = make_space(longest, S, Sw, False, use_edges, wide)
+    s = make_space(longest, S, S, False, use_edges, False, wide)
     n_steps = longest - 1 if use_edges else 0
     log_pairwise = np.empty((n_steps * S, S), dtype)
     matrix = log_pairwise if use_edges else weights.matrix
-    steps = Steps(matrix, 0, matrix.shape[1], S * S if use_edges else 0, use_edges, weights.log_shift)
+    steps = Matrices(matrix, 0, 1 if use_edges else 0, use_edges, weights.log_shift, 0.0)
     pairs = np.empty(n_steps * S * S, dtype)
     residual, square = np.zeros(Sw, dtype), np.zeros(S * S if use_edges else 0, dtype)
     pass_counts = np.empty((0, S)) if use_edges else counts
@@ -240,8 +238,9 @@ def dense(start, stop, sentences, tokens, weights, rule, safety, gradient, sums)
         scores(first, first + T, tokens, weights.state, S, log_unary, 0)
         log_unary[0] += labels.start
         log_unary[T - 1] += labels.end
-        log_z = _forward(Sequence(T, S, first, log_unary, 0, Sw), steps, weights, gold, rule, s)
-        safe = log_z > -np.inf and marginals(T, steps, safety, weight[n], pass_counts, pairs, s)
+        sequence = Sequence(0, T, S, first, log_unary, 0, Sw)
+        log_z = _choose_beams(sequence, steps, weights, gold, rule, s)
+        safe = log_z > -np.inf and marginals(sequence, steps, safety, weight[n], pass_counts, pairs, s)
         sums.safe[n] = safe
         if not safe:
             continue
@@ -280,18 +279,19 @@ def sparse(start, stop, sentences, tokens, weights, sets, rule, limit, gradient,
     S, L, Sw, dtype = emits.size, weights.n_labels, wide.shape[1], wide.dtype
     longest = offsets[start + 1] - offsets[start]
     log_unary = np.empty((longest, Sw), dtype)
-    s = make_sparse_space(longest, S, Sw, False, wide)
+    s, no_pairs = make_space(longest, S, L, False, False, True, wide), np.empty(0, dtype)
     residual, labels = np.zeros(Sw, dtype), np.arange(L, dtype=np.int32)
     ptr, states, alpha = s.ptr, s.states, s.alpha
     for n in range(start, stop):
         first, T = offsets[n], offsets[n + 1] - offsets[n]
         scores(first, first + T, tokens, weights.state, L, log_unary, 0)
-        sequence = Sequence(T, L, first, log_unary, 0, Sw)
+        sequence = Sequence(0, T, L, first, log_unary, 0, Sw)
         if sets.ptr.size:
-            log_z = sparse_within(sequence, entries, sets, s)
+            log_z = within(sequence, entries, sets, s)
         else:
-            log_z = sparse_forward(sequence, entries, gold, rule, s)
-        safe = log_z > -np.inf and sparse_marginals(T, entries, limit, weight[n], counts, s)
+            start_forward(T, entries, s)
+            log_z = finish_forward(s) if forward(0, T, sequence, entries, gold, rule, s) else -np.inf
+        safe = log_z > -np.inf and marginals(sequence, entries, Safety(limit, True), weight[n], counts, no_pairs, s)
         sums.safe[n] = safe
         if not safe:
             continue

@@ -1,13 +1,7 @@
 """Compiled objective of linear-chain CRFs within given sets of states: training while beams are held.
 
-With I_t the set at token t, P_t the block of transitions I_{t-1} x I_t, e_t the scores, and the scaling of
-``inference.chain.kernels.forward_backward``:
-
-    alpha_t = (alpha_{t-1} P_t) e_t / c_t        ahead_t = e_t beta_t / c_t        beta_{t-1} = P_t ahead_t
-    expected transitions into t: alpha_{t-1}(i) P_t(i, j) ahead_t(j)
-
-A block is copied from the matrix (or computed from edge features) once, with rows of whole vectors, and used by all
-three. Time O(sum of |I_{t-1}| |I_t|) plus the features; no sum reads a state outside the sets.
+The recursion is that of ``inference.chain.beam.kernels.blocks``. A block of transitions is copied from the matrix (or
+computed from edge features) once. Time O(sum of |I_{t-1}| |I_t|) plus the features.
 
 With a rest (``beam_rest``) each set has one more state, its last, that represents all states outside. Its scores are
 fixed, except that transitions from it into a state of a set get that state's score. It has no features, so the gradient
@@ -21,21 +15,8 @@ import numpy as np
 
 from trelliswork.compute.jit import helper, kernel
 from trelliswork.compute.kernels.rows import exp_row
-from trelliswork.compute.simd import (
-    add,
-    get,
-    lanes,
-    largest,
-    load,
-    maximum,
-    multiply,
-    put,
-    spread,
-    spread_at,
-    store,
-    total,
-)
-from trelliswork.compute.simd import multiply_add as fma
+from trelliswork.compute.simd import get, lanes, put
+from trelliswork.inference.chain.beam.kernels.blocks import backward, forward, make_space
 from trelliswork.models.crf.kernels.beams import PairBlock, add_pairs, add_row, edge_row
 
 
@@ -72,19 +53,6 @@ class Held(NamedTuple):
     sets: Any  # BeamSets
     rest: Any  # Rest
     factors: Any  # Factors
-
-
-class Space(NamedTuple):
-    """Working memory for one sentence at a time; position t is place[t] : place[t + 1], whole vectors."""
-
-    place: Any
-    block_at: Any  # start of the block into position t
-    block: Any
-    emission: Any
-    alpha: Any
-    scale: Any  # (T,) c_t
-    marginals: Any
-    ahead: Any
 
 
 class Step(NamedTuple):
@@ -162,99 +130,6 @@ def _edge_block(weights, token, states, step, block, row):
 
 
 @helper
-def _advance(alpha, before, n, block, at, width, emission, here):
-    """Set alpha[here : here + width] = (alpha[before : before + n] @ block) * emission; return the sum."""
-    W = lanes(alpha)
-    sums = spread(alpha, 0.0)
-    for k in range(0, width, W):
-        left, right = spread(alpha, 0.0), spread(alpha, 0.0)  # two independent sums
-        row = at + k
-        for a in range(0, n - 1, 2):
-            left = fma(spread_at(alpha, before + a), load(block, row), left)
-            right = fma(spread_at(alpha, before + a + 1), load(block, row + width), right)
-            row += 2 * width
-        if n % 2:
-            left = fma(spread_at(alpha, before + n - 1), load(block, row), left)
-        product = multiply(add(left, right), load(emission, here + k))
-        store(alpha, here + k, product)
-        sums = add(sums, product)
-    return np.float64(total(sums))
-
-
-@helper
-def _scale(values, at, width, by):
-    """Multiply values[at : at + width] by a number."""
-    W = lanes(values)
-    factor = spread(values, by)
-    for k in range(at, at + width, W):
-        store(values, k, multiply(load(values, k), factor))
-
-
-@helper(allocates=True)
-def _forward(T, s):
-    """Fill alpha and its scales c_t; return the sum of their logarithms, -inf if no path is left."""
-    place, block_at, block, emission, alpha = s.place, s.block_at, s.block, s.emission, s.alpha
-    log_c = 0.0
-    for t in range(T):
-        here, width = place[t], place[t + 1] - place[t]
-        if t == 0:
-            alpha[:width] = emission[:width]
-            c = np.float64(alpha[:width].sum())
-        else:
-            n = (block_at[t + 1] - block_at[t]) // width
-            c = _advance(alpha, place[t - 1], n, block, block_at[t], width, emission, here)
-        if not 0 < c < np.inf:
-            return -np.inf
-        _scale(alpha, here, width, alpha.dtype.type(1 / c))
-        s.scale[t] = c
-        log_c += math.log(c)
-    return log_c
-
-
-@helper
-def _backward(T, s, limit, weight):
-    """Fill the weighted marginals and ahead_t; return False if the sentence is not safe."""
-    place, block_at, block, emission, alpha = s.place, s.block_at, s.block, s.emission, s.alpha
-    scale, marginals, ahead = s.scale, s.marginals, s.ahead
-    W = lanes(alpha)
-    beta = ahead  # beta_t is replaced by ahead_t
-    for k in range(place[T - 1], place[T]):
-        beta[k] = 1
-    for t in range(T - 1, -1, -1):
-        here, end = place[t], place[t + 1]
-        mass = spread(alpha, 0.0)
-        for k in range(here, end, W):
-            product = multiply(load(alpha, k), load(beta, k))
-            store(marginals, k, product)
-            mass = add(mass, product)
-        m = total(mass)
-        if not m > 0:
-            return False
-        _scale(marginals, here, end - here, weight / m)
-        if t == 0:
-            return True
-        by = spread(alpha, alpha.dtype.type(1) / (m * scale[t]))
-        tops = spread(alpha, 0.0)
-        for k in range(here, end, W):
-            b = multiply(load(beta, k), by)
-            tops = maximum(b, tops)
-            store(ahead, k, multiply(b, load(emission, k)))
-        if not largest(tops) <= limit:
-            return False
-        row, before = block_at[t], place[t - 1]
-        n = (block_at[t + 1] - row) // (end - here)
-        for a in range(n):
-            sums = spread(alpha, 0.0)
-            for k in range(here, end, W):
-                sums = fma(load(block, row), load(ahead, k), sums)
-                row += W
-            put(beta, before + a, total(sums))
-        for k in range(before + n, here):
-            put(beta, k, alpha.dtype.type(0))
-    return True
-
-
-@helper
 def _pair_score(edges, log_transition, token, pair):
     """Return the score of one pair of labels into a token."""
     score = np.float64(get(log_transition, pair))
@@ -318,27 +193,6 @@ def _rest_row(token, states, here, n, width, rest, factors, unshifted, block, at
         put(block, at + k, dtype.type(0))
 
 
-@helper(allocates=True)
-def _make_space(start, stop, offsets, ptr, n_rest, like):
-    """Allocate a ``Space`` for the largest sentence in the precision of the array ``like``."""
-    W, dtype, longest = lanes(like), like.dtype, offsets[start + 1] - offsets[start]
-    most, most_pairs = 0, 0
-    for s in range(start, stop):
-        numbers, pairs, before = 0, 0, 0
-        for i in range(offsets[s], offsets[s + 1]):
-            n = ptr[i + 1] - ptr[i] + n_rest
-            width = -(-n // W) * W
-            numbers += width
-            pairs += before * width
-            before = n
-        most, most_pairs = max(most, numbers), max(most_pairs, pairs)
-    return Space(
-        np.zeros(longest + 1, np.int64), np.zeros(longest + 1, np.int64), np.empty(most_pairs, dtype),
-        np.empty(most, dtype), np.empty(most, dtype), np.empty(longest, dtype),
-        np.empty(most, dtype), np.empty(most, dtype),
-    )  # fmt: skip
-
-
 @kernel(allocates=True)
 def loss_gradient(start, stop, sentences, tokens, weights, held, limit, gradient, masses, sums):
     """Add loss and gradient of the sentences ``start`` to ``stop``; mark those that are not safe.
@@ -357,7 +211,7 @@ def loss_gradient(start, stop, sentences, tokens, weights, held, limit, gradient
     S, Sw, W, dtype = log_transition.shape[0], state.wide.shape[1], lanes(state.wide), state.wide.dtype
     n_rest = 1 if rest.stay.size else 0
     unshifted = dtype.type(math.exp(-log_shift))
-    s = _make_space(start, stop, offsets, ptr, n_rest, state.wide)
+    s = make_space(start, stop, offsets, ptr, n_rest, state.wide)
     place, block_at, block, emission, alpha, _, marginals, ahead = s
     residual, square, row = np.zeros(Sw, dtype), np.zeros(S * S if use_edges else 0, dtype), np.empty(Sw, dtype)
     for sentence in range(start, stop):
@@ -397,8 +251,8 @@ def loss_gradient(start, stop, sentences, tokens, weights, held, limit, gradient
                 to += width
             if n_rest:
                 _rest_row(i, states, here, n, width, rest, factors, unshifted, block, to)
-        log_z += _forward(T, s)
-        safe = log_z > -np.inf and _backward(T, s, limit, by_sentence)
+        log_z += forward(T, s)
+        safe = log_z > -np.inf and backward(T, s, limit, by_sentence)
         sums.safe[sentence] = safe
         if not safe:
             continue

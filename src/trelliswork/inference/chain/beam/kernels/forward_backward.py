@@ -1,19 +1,19 @@
-"""Compiled sparse forward-backward with beams and dense transitions, in probability space.
+"""Compiled forward-backward with beams, in probability space.
 
 Pal, Sutton and McCallum (2006), section 3. With e and P scaled as in ``inference.chain.kernels.forward_backward``, and
 I_t the beam at position t:
 
-    belief_t = (sum over i in I_{t-1} of alpha_{t-1}(i) P(i, .)) e_t      dense, not compressed        (1)
-    I_t = the largest of belief_t, by a rule; alpha_t = belief_t on I_t, normalized (c_t)              (2)
-    beta_{t-1}(i) = sum over j in I_t of P(i, j) e_t(j) beta_t(j) / c_t    for i in I_{t-1}            (3)
+    belief_t = (sum over i in I_{t-1} of alpha_{t-1}(i) P(i, .)) e_t      not compressed        (1)
+    I_t = the largest of belief_t, by a rule; alpha_t = belief_t on I_t, normalized (c_t)       (2)
+    beta_{t-1}(i) = sum over j in I_t of P(i, j) e_t(j) beta_t(j) / c_t    for i in I_{t-1}     (3)
 
 The alphas of (2) are those of the chain restricted to the beams, so (3) completes exact forward-backward inside them:
-log Z and its gradient belong to the same sets. Time O(|I_{t-1}| S) for (1), O(|I_{t-1}| |I_t|) for (3). *Refining*
-chooses the beams again from the end, by belief_t times a dense beta_t, and repeats the forward pass inside them.
+log Z and its gradient belong to the same sets. *Refining* chooses the beams again from the end, by belief_t times a
+beta_t of all states, and repeats the forward pass inside them.
 
-The beam of position t is ``states[ptr[t]:ptr[t+1]]``, ascending. Transitions are read by flat indices: scaled
-probabilities with rows of whole vectors (shared by all positions), or logarithms (``is_log``), of which only the rows
-of states in the beam are exponentiated.
+The beam of position t is ``states[ptr[t]:ptr[t+1]]``. Transitions are a record whose class has the helpers below;
+``dense`` and ``sparse`` have the two classes. Their fields are also ``log_shift``, taken out of the logarithm of each
+transition, and ``log_ends``, out of those of the first and the last state together.
 """
 
 import math
@@ -21,31 +21,29 @@ from typing import NamedTuple
 
 import numpy as np
 
-from trelliswork.compute.jit import helper, kernel
+from trelliswork.compute.jit import helper, method
 from trelliswork.compute.kernels.rows import exp_row
-from trelliswork.compute.simd import add, exponential, get, lanes, load, multiply, put, spread, store, subtract, total
-from trelliswork.compute.simd import multiply_add as fma
+from trelliswork.compute.simd import get, lanes, put
 from trelliswork.inference.chain.beam.kernels.records import Sequence, copy_beams, reverse_sets
-from trelliswork.inference.chain.beam.kernels.select import Selection, add_to_doubles, make_selection, select
+from trelliswork.inference.chain.beam.kernels.select import Selection, make_selection, select
 
-
-class Steps(NamedTuple):
-    """Transitions of one sequence: row i of the matrix into position t is at ``first + (t-1) time_step + i stride``."""
-
-    matrix: np.ndarray
-    first: int
-    stride: int
-    time_step: int
-    is_log: bool
-    log_shift: float  # taken out of the logarithms of probabilities
+n_states = method("n_states")  # (steps, log_unary): S
+push = method("push")  # (steps, sequence, t, to, s): fill belief[to:] of position t; return number and sum of values
+state_at = method("state_at")  # (steps, to, k, s): the state of value k of that belief
+emitted = method("emitted")  # (steps, T, t, j, s): e_t(j), with the factor of the end
+inside = method("inside")  # (steps, sequence, t, s): fill alpha of the beam of position t, not normalized
+pull = method("pull")  # (steps, sequence, t, weight, final, at_pair, counts, pairs, s): fill beta of I_{t-1}
+pull_all = method("pull_all")  # (steps, sequence, t, to, n, m, s): fill n numbers of beta; return the largest
 
 
 class Space(NamedTuple):
-    """Working memory for one sequence at a time."""
+    """Working memory for one sequence at a time; Sp is S rounded up to whole vectors."""
 
-    emission: np.ndarray  # (T, Sp) e_t
-    belief: np.ndarray  # (T, Sp) when refining, else (1, Sp)
-    rows: np.ndarray  # (S, Sp) exponentiated rows of logarithms, else (0, Sp)
+    emission: np.ndarray  # (T, Lp) e_t by label
+    begin: np.ndarray  # (T + 1,) first value of each position in ``belief``
+    n_reached: np.ndarray  # (T,) number of values
+    belief: np.ndarray  # (T Sp,) when refining, else (Sp,)
+    reached: np.ndarray  # the states of the values, if these are sparse, else (0,)
     ptr: np.ndarray  # (T + 1,)
     states: np.ndarray  # (T S,)
     alpha: np.ndarray  # (T S,) then the marginals
@@ -57,100 +55,64 @@ class Space(NamedTuple):
     selection: Selection
     beta: np.ndarray  # (Sp,)
     ahead: np.ndarray  # (Sp,)
-    dense: np.ndarray  # (Sp,) the same by state
+    dense: np.ndarray  # (Sp,) numbers by state
     row: np.ndarray  # (Sp,)
+    rows: np.ndarray  # (S, Sp) exponentiated rows of logarithms, else (0, Sp)
     coefficient: np.ndarray  # (S,)
     offset: np.ndarray  # (S,)
+    mark: np.ndarray  # (S,) value of the clock when the state was last reached
+    clock: np.ndarray  # (1,) counts positions, over all sequences
+    picked: np.ndarray  # (S,) when refining, else (0,): chosen states of a position
     spare: np.ndarray  # (T S,) when refining, else (0,)
 
 
 @helper(allocates=True)
-def make_space(T, S, Sp, refining, is_log, like):
-    """Allocate a ``Space`` in the precision of the array ``like``."""
-    dtype = like.dtype
+def make_space(T, S, L, refining, rows, listed, like):
+    """Allocate a ``Space`` in the precision of the array ``like``, with ``rows`` and with ``listed`` states, or not."""
+    W, dtype = lanes(like), like.dtype
+    Sp, Lp, n_lists = -(-S // W) * W, -(-L // W) * W, T if refining else 1
     return Space(
-        np.empty((T, Sp), dtype), np.zeros((T if refining else 1, Sp), dtype),
-        np.empty((S if is_log else 0, Sp), dtype),
+        np.empty((T, Lp), dtype), np.zeros(T + 1, np.int64), np.zeros(T, np.int64), np.zeros(n_lists * Sp, dtype),
+        np.empty(n_lists * Sp if listed else 0, np.int32),
         np.zeros(T + 1, np.int64), np.empty(T * S, np.int32), np.empty(T * S, dtype),
         np.empty(T, dtype), np.zeros(T), np.zeros(T), np.zeros(T), np.zeros(2), make_selection(S, Sp, like),
         np.zeros(Sp, dtype), np.zeros(Sp, dtype), np.zeros(Sp, dtype), np.zeros(Sp, dtype),
-        np.empty(S, dtype), np.empty(S, np.int64), np.empty(T * S if refining else 0, np.int32),
+        np.empty((S if rows else 0, Sp), dtype), np.empty(S, dtype), np.empty(S, np.int64),
+        np.zeros(S if listed else 0, np.int64), np.zeros(1, np.int64),
+        np.empty(S if refining else 0, np.int32), np.empty(T * S if refining else 0, np.int32),
     )  # fmt: skip
 
 
 @helper
-def _matrix_rows(steps, base, S, before, n, s):
-    """Prepare the rows of n states from ``before`` on: their offsets and coefficients; return what was taken out."""
-    matrix, states, alpha, rows, offset, coefficient = steps.matrix, s.states, s.alpha, s.rows, s.offset, s.coefficient
-    if not steps.is_log:
-        for a in range(n):
-            put(offset, a, base + get(states, before + a) * steps.stride)
-            put(coefficient, a, get(alpha, before + a))
-        return 0.0
-    Sp, top = rows.shape[1], -np.inf
-    for a in range(n):
-        offset[a] = a * Sp
-        coefficient[a] = exp_row(matrix, base + states[before + a] * steps.stride, S, rows, a * Sp, Sp)
-        top = max(top, np.float64(coefficient[a]))
-    if top == -np.inf:
-        top = 0.0
-    for a in range(n):
-        coefficient[a] = alpha[before + a] * math.exp(coefficient[a] - top)
-    return top
+def _whole(n, like):
+    """Return n rounded up to whole vectors."""
+    W = lanes(like)
+    return -(-n // W) * W
 
 
 @helper
-def _push(rows, offset, coefficient, n, emission, at, Sp, belief, to):
-    """Set belief[to : to + Sp] = (coefficient @ rows) * emission, flat; return the sum. Equation (1)."""
-    W = lanes(belief)
-    sums = spread(belief, 0.0)
-    k = 0
-    while k + 4 * W <= Sp:
-        zero = spread(belief, 0.0)
-        a0, a1, a2, a3 = zero, zero, zero, zero
-        for a in range(n):
-            x, row = spread(belief, coefficient[a]), offset[a] + k
-            a0, a1 = fma(x, load(rows, row), a0), fma(x, load(rows, row + W), a1)
-            a2, a3 = fma(x, load(rows, row + 2 * W), a2), fma(x, load(rows, row + 3 * W), a3)
-        a0, a1 = multiply(a0, load(emission, at + k)), multiply(a1, load(emission, at + k + W))
-        a2, a3 = multiply(a2, load(emission, at + k + 2 * W)), multiply(a3, load(emission, at + k + 3 * W))
-        store(belief, to + k, a0)
-        store(belief, to + k + W, a1)
-        store(belief, to + k + 2 * W, a2)
-        store(belief, to + k + 3 * W, a3)
-        sums = add(sums, add(add(a0, a1), add(a2, a3)))
-        k += 4 * W
-    while k < Sp:
-        a0 = spread(belief, 0.0)
-        for a in range(n):
-            a0 = fma(spread(belief, coefficient[a]), load(rows, offset[a] + k), a0)
-        a0 = multiply(a0, load(emission, at + k))
-        store(belief, to + k, a0)
-        sums = add(sums, a0)
-        k += W
-    return total(sums)
-
-
-@helper
-def _keep(belief, to, chosen, n, states, alpha, first):
-    """Store n chosen states and their normalized alpha from ``first`` on; return c_t. Equation (2)."""
-    c = 0.0
-    for a in range(n):
-        j = get(chosen, a)
-        v = get(belief, to + j)
-        put(states, first + a, j)
-        put(alpha, first + a, v)
-        c += v
-    inverse = alpha.dtype.type(1 / c if c > 0 else 0.0)
-    for a in range(n):
-        put(alpha, first + a, get(alpha, first + a) * inverse)
-    return c
+def _place(steps, to, n, wanted, s):
+    """Return the number of the value of a state, -1 if it has none."""
+    if s.reached.size == 0:
+        return wanted
+    for k in range(n if wanted >= 0 else 0):
+        if state_at(steps, to, k, s) == wanted:
+            return k
+    return -1
 
 
 @helper
 def start_forward(T, steps, s):
     """Prepare a forward pass over T positions."""
-    s.ptr[0], s.sums[0], s.sums[1] = 0, (T - 1) * steps.log_shift, 1.0
+    s.ptr[0], s.begin[0], s.sums[0], s.sums[1] = 0, 0, (T - 1) * steps.log_shift + steps.log_ends, 1.0
+
+
+@helper
+def fill_emission(sequence, t, s):
+    """Fill e_t by label, and the maximum taken out of it."""
+    Lp = s.emission.shape[1]
+    at = sequence.at + t * sequence.stride
+    s.tops[t] = exp_row(sequence.log_unary, at, sequence.n_labels, s.emission, t * Lp, Lp)
 
 
 @helper
@@ -159,33 +121,34 @@ def forward(start, stop, sequence, steps, gold, rule, s):
 
     ``gold[sequence.first + t]`` is always in the beam of position t, unless ``gold`` is empty.
     """
-    S, log_unary, emission, belief = sequence.n_labels, sequence.log_unary, s.emission, s.belief
-    ptr, states, alpha, scale, sums = s.ptr, s.states, s.alpha, s.scale, s.sums
-    offset, coefficient, selection, chosen = s.offset, s.coefficient, s.selection, s.selection.chosen
-    row, shift, tops, kept = s.row, s.shift, s.tops, s.kept
-    rows = s.rows if steps.is_log else steps.matrix
-    Sp = emission.shape[1]
+    belief, ptr, states, alpha, chosen, sums = s.belief, s.ptr, s.states, s.alpha, s.selection.chosen, s.sums
+    refining = s.spare.size > 0
     for t in range(start, stop):
-        tops[t] = exp_row(log_unary, sequence.at + t * sequence.stride, S, emission, t * Sp, Sp)
-        sums[0] += tops[t]
-        to = t * Sp if belief.shape[0] > 1 else 0
-        if t == 0:
-            coefficient[0], offset[0] = 1, 0
-            row[:] = 1
-            mass = _push(row, offset, coefficient, 1, emission, 0, Sp, belief, 0)
-        else:
-            n = ptr[t] - ptr[t - 1]
-            shift[t] = _matrix_rows(steps, steps.first + (t - 1) * steps.time_step, S, ptr[t - 1], n, s)
-            sums[0] += shift[t]
-            mass = _push(rows, offset, coefficient, n, emission, t * Sp, Sp, belief, to)
-        forced = gold[sequence.first + t] if gold.size else -1
-        n = select(belief, to, S, Sp, mass, rule, forced, selection)
-        c = _keep(belief, to, chosen, n, states, alpha, ptr[t])
+        fill_emission(sequence, t, s)
+        sums[0] += s.tops[t]
+        to = s.begin[t]
+        n, mass = push(steps, sequence, t, to, s)
+        if n == 0:
+            return False
+        width = _whole(n, belief)
+        s.n_reached[t], s.begin[t + 1] = n, to + width if refining else 0
+        wanted = gold[sequence.first + t] if gold.size else -1
+        size = select(belief, to, n, width, mass, rule, _place(steps, to, n, wanted, s), s.selection)
+        first, c = ptr[t], 0.0
+        for a in range(size):
+            k = get(chosen, a)
+            v = get(belief, to + k)
+            put(states, first + a, state_at(steps, to, k, s))
+            put(alpha, first + a, v)
+            c += v
         if not c > 0:
             return False
-        ptr[t + 1] = ptr[t] + n
-        scale[t] = c
-        kept[t] = min(1.0, c / mass)
+        inverse = alpha.dtype.type(1 / c)
+        for a in range(size):
+            put(alpha, first + a, get(alpha, first + a) * inverse)
+        ptr[t + 1] = first + size
+        s.scale[t] = c
+        s.kept[t] = min(1.0, c / mass)
         sums[1] *= c
         if not 1e-200 < sums[1] < 1e200:  # a logarithm now and then, not at every position
             sums[0] += math.log(sums[1])
@@ -200,169 +163,93 @@ def finish_forward(s):
 
 
 @helper
-def _gather(matrix, at, states, first, n, is_log, shift, row):
-    """Set row[:n] to the transitions from one state, whose row starts at flat ``at``, to n states."""
-    W = lanes(row)
-    for k in range(n):
-        put(row, k, get(matrix, at + get(states, first + k)))
-    if is_log:
-        width = -(-n // W) * W
-        row[n:width] = -np.inf
-        by = spread(row, row.dtype.type(shift))
-        for k in range(0, width, W):
-            store(row, k, exponential(subtract(load(row, k), by)))
-
-
-@helper
-def _inside(T, steps, s):
+def _inside(sequence, steps, s):
     """Run the forward pass inside the sets in ``s``; return log Z, -inf if no path is left.
 
     Fill alpha, scale and shift; ``emission`` and ``tops`` are filled already.
     """
-    emission, ptr, ahead, shift, states = s.emission, s.ptr, s.ahead, s.shift, s.states
-    row, alpha, matrix, stride, is_log = s.row, s.alpha, steps.matrix, steps.stride, steps.is_log
-    log_z = (T - 1) * steps.log_shift
-    flat = matrix.reshape(-1)
+    T, ptr, alpha = sequence.n_positions, s.ptr, s.alpha
+    log_z = (T - 1) * steps.log_shift + steps.log_ends
     for t in range(T):
-        here, n = ptr[t], ptr[t + 1] - ptr[t]
-        log_z += s.tops[t]
-        ahead[:n] = 1
-        if t > 0:
-            base = steps.first + (t - 1) * steps.time_step
-            before = ptr[t - 1]
-            shift[t] = 0
-            if is_log:
-                highest = -np.inf
-                for a in range(before, here):
-                    for k in range(n):
-                        highest = max(highest, np.float64(flat[base + states[a] * stride + states[here + k]]))
-                shift[t] = highest if highest > -np.inf else 0.0
-                log_z += shift[t]
-            ahead[:n] = 0
-            for a in range(before, here):
-                _gather(matrix, base + states[a] * stride, states, here, n, is_log, shift[t], row)
-                for k in range(n):
-                    ahead[k] += alpha[a] * row[k]
-        c = 0.0
-        for k in range(n):
-            alpha[here + k] = ahead[k] * emission[t, states[here + k]]
-            c += alpha[here + k]
+        here, n, c = ptr[t], ptr[t + 1] - ptr[t], 0.0
+        s.shift[t] = 0
+        inside(steps, sequence, t, s)
+        log_z += s.tops[t] + s.shift[t]
+        for k in range(here, here + n):
+            c += alpha[k]
         s.scale[t] = c
         log_z += math.log(c) if c > 0 else -np.inf
         if not log_z > -np.inf:
             return -np.inf
         inverse = alpha.dtype.type(1 / c)
-        for k in range(n):
-            alpha[here + k] *= inverse
+        for k in range(here, here + n):
+            alpha[k] *= inverse
     return log_z
+
+
+@helper
+def within(sequence, steps, sets, s):
+    """Run the forward pass inside given ``sets`` (a ``BeamSets``); return log Z, -inf if no path is left."""
+    begin = sets.ptr[sequence.first]
+    s.ptr[0] = 0
+    for t in range(sequence.n_positions):
+        fill_emission(sequence, t, s)
+        s.ptr[t + 1] = sets.ptr[sequence.first + t + 1] - begin
+    for k in range(s.ptr[sequence.n_positions]):
+        s.states[k] = sets.states[begin + k]
+    return _inside(sequence, steps, s)
 
 
 @helper(allocates=True)
 def _refine(sequence, steps, gold, rule, s):
-    """Choose the sets again from the last position to the first by belief times a dense beta; return the new log Z.
+    """Choose the sets again from the last position to the first by belief times beta; return the new log Z.
 
     Return nan if this underflows, -inf if no path is left.
     """
-    T, S = sequence.n_positions, sequence.n_labels
-    emission, beta, belief, chosen, spare = s.emission, s.beta, s.belief, s.selection.chosen, s.spare
-    ahead, row = s.ahead, s.row
-    matrix, stride, is_log = steps.matrix, steps.stride, steps.is_log
-    Sp, W = emission.shape[1], lanes(emission)
-    flat = matrix.reshape(-1)
-    beta[:] = 1
-    used = 0  # of ``spare``, which takes the new states, last position first
+    T, belief, beta, ahead, picked = sequence.n_positions, s.belief, s.beta, s.ahead, s.picked
+    chosen = s.selection.chosen
+    used, size = 0, 0  # of ``spare``, which takes the new states, last position first
     sizes = np.empty(T, np.int64)
     for t in range(T - 1, -1, -1):
-        mass = spread(beta, 0.0)
-        for k in range(0, Sp, W):
-            product = multiply(load(belief, t * Sp + k), load(beta, k))
-            store(belief, t * Sp + k, product)
-            mass = add(mass, product)
-        m = total(mass)
-        forced = gold[sequence.first + t] if gold.size else -1
-        n = select(belief, t * Sp, S, Sp, m, rule, forced, s.selection)
-        mass_kept = 0.0
-        for a in range(n):
-            spare[used + n - 1 - a] = chosen[a]
-            mass_kept += belief[t, chosen[a]]
-        if not (m > 0 and mass_kept > 0):
-            return np.nan
-        s.kept[t] = min(1.0, mass_kept / m)
-        used += n
-        sizes[t] = n
-        if t == 0:
-            break
-        highest = 0.0
-        for a in range(n):
-            ahead[a] = emission[t, chosen[a]] * beta[chosen[a]]
-        base, shift = steps.first + (t - 1) * steps.time_step, -np.inf
-        if is_log:
-            for i in range(S):
-                for a in range(n):
-                    shift = max(shift, np.float64(flat[base + i * stride + chosen[a]]))
-        for i in range(S):
-            _gather(matrix, base + i * stride, chosen, 0, n, is_log, shift if shift > -np.inf else 0.0, row)
-            b = row.dtype.type(0)
-            for a in range(n):
-                b += row[a] * ahead[a]
-            beta[i] = b
-            highest = max(highest, np.float64(b))
+        to, n, mass, mass_kept = s.begin[t], s.n_reached[t], 0.0, 0.0
+        highest = 1.0
+        if t == T - 1:
+            beta[:n] = 1
+        else:
+            highest = pull_all(steps, sequence, t, to, n, size, s)
         if not 0 < highest < np.inf:
             return np.nan
         inverse = beta.dtype.type(1 / highest)
-        for i in range(S):
-            beta[i] *= inverse
+        for k in range(n):
+            beta[k] *= inverse
+            belief[to + k] *= beta[k]
+            mass += belief[to + k]
+        wanted = gold[sequence.first + t] if gold.size else -1
+        place = _place(steps, to, n, wanted, s)
+        size = select(belief, to, n, _whole(n, belief), mass, rule, place, s.selection)
+        for a in range(size):
+            k = chosen[a]
+            j = state_at(steps, to, k, s)
+            picked[a] = s.spare[used + size - 1 - a] = j
+            ahead[a] = beta[k] * emitted(steps, T, t, j, s)
+            mass_kept += belief[to + k]
+        if not mass_kept > 0:
+            return np.nan
+        s.kept[t] = min(1.0, mass_kept / mass)
+        used += size
+        sizes[t] = size
     reverse_sets(sizes, used, s)
-    return _inside(T, steps, s)
+    return _inside(sequence, steps, s)
 
 
 @helper
-def _spread_ahead(states, first, n, ahead, dense, Sp):
-    """Set dense (Sp,) to ``ahead`` at n states, else 0."""
-    W = lanes(dense)
-    for k in range(0, Sp, W):
-        store(dense, k, spread(dense, 0.0))
-    for k in range(n):
-        put(dense, get(states, first + k), get(ahead, k))
-
-
-@helper
-def _row_times(matrix, at, vector, Sp):
-    """Return the product of a row of the matrix, which starts at flat index ``at``, and a vector."""
-    W = lanes(vector)
-    a, b = spread(vector, 0.0), spread(vector, 0.0)
-    for k in range(0, Sp - W, 2 * W):
-        a = fma(load(matrix, at + k), load(vector, k), a)
-        b = fma(load(matrix, at + k + W), load(vector, k + W), b)
-    if (Sp // W) % 2:
-        a = fma(load(matrix, at + Sp - W), load(vector, Sp - W), a)
-    return total(add(a, b))
-
-
-@helper
-def _add_row(matrix, at, vector, x, counts, to):
-    """Add x * row of the matrix * vector to counts[to : to + S], in float64; ``at`` and ``to`` are flat."""
-    S, W = counts.shape[1], lanes(vector)
-    whole = S - S % W
-    by = spread(vector, x)
-    for k in range(0, whole, W):
-        add_to_doubles(counts, to + k, multiply(multiply(load(matrix, at + k), load(vector, k)), by))
-    for k in range(whole, S):
-        put(counts, to + k, get(counts, to + k) + x * (get(matrix, at + k) * get(vector, k)))
-
-
-@helper
-def _backward(T, steps, limit, weight, final, counts, pairs, s):
+def _backward(sequence, steps, limit, weight, final, counts, pairs, s):
     """Run equation (3); if ``final``, produce the outputs of ``marginals``. Return False if it is not safe."""
-    beta, ptr, alpha, scale, ahead = s.beta, s.ptr, s.alpha, s.scale, s.ahead
-    emission, states, shift, row = s.emission, s.states, s.shift, s.row
-    matrix, stride, is_log = steps.matrix, steps.stride, steps.is_log
-    dense, Sp = s.dense, emission.shape[1]
+    T, beta, ptr, alpha, ahead, states = sequence.n_positions, s.beta, s.ptr, s.alpha, s.ahead, s.states
     beta[: ptr[T] - ptr[T - 1]] = 1
-    end, counting, pairing = 0, final and counts.shape[0] > 0, final and pairs.size > 0
-    if pairing:
-        for t in range(1, T):
-            end += (ptr[t] - ptr[t - 1]) * (ptr[t + 1] - ptr[t])
+    at_pair = 0
+    for t in range(1, T if final and pairs.size else 0):
+        at_pair += (ptr[t] - ptr[t - 1]) * (ptr[t + 1] - ptr[t])
     for t in range(T - 1, -1, -1):
         here, n = ptr[t], ptr[t + 1] - ptr[t]
         m = alpha.dtype.type(0)
@@ -376,94 +263,53 @@ def _backward(T, steps, limit, weight, final, counts, pairs, s):
                 alpha[here + k] *= beta[k] * correction * weight
         if t == 0:
             return True
-        by = correction / scale[t]
+        by = correction / s.scale[t]
         top = alpha.dtype.type(0)
         for k in range(n):
             b = beta[k] * by
             top = max(top, b)
-            ahead[k] = b * emission[t, states[here + k]]
+            ahead[k] = b * emitted(steps, T, t, get(states, here + k), s)
         if not top <= limit:
             return False
-        base, before = steps.first + (t - 1) * steps.time_step, ptr[t - 1]
-        if pairing:
-            end -= (here - before) * n
-        many = not is_log and 4 * n > Sp  # whole rows then cost less than single numbers
-        if many:
-            _spread_ahead(states, here, n, ahead, dense, Sp)
-        for a in range(before, here):
-            i = states[a]
-            begin, to, x = base + i * stride, i * counts.shape[1], alpha[a] * weight
-            b0, b1 = alpha.dtype.type(0), alpha.dtype.type(0)
-            if many:
-                beta[a - before] = _row_times(matrix, begin, dense, Sp)
-                if counting:
-                    _add_row(matrix, begin, dense, x, counts, to)
-                continue
-            if is_log:
-                _gather(matrix, begin, states, here, n, True, shift[t], row)
-                pair = end + (a - before) * n
-                for k in range(n):
-                    p = get(row, k) * get(ahead, k)
-                    b0 += p
-                    if counting:
-                        j = to + get(states, here + k)
-                        put(counts, j, get(counts, j) + x * p)
-                    if pairing:
-                        put(pairs, pair + k, x * p)
-            elif counting:
-                for k in range(n):
-                    j = get(states, here + k)
-                    p = get(matrix, begin + j) * get(ahead, k)
-                    b0 += p
-                    put(counts, to + j, get(counts, to + j) + x * p)
-            else:
-                for k in range(0, n - 1, 2):  # two independent sums
-                    b0 += get(matrix, begin + get(states, here + k)) * get(ahead, k)
-                    b1 += get(matrix, begin + get(states, here + k + 1)) * get(ahead, k + 1)
-                if n % 2:
-                    b0 += get(matrix, begin + get(states, here + n - 1)) * get(ahead, n - 1)
-            beta[a - before] = b0 + b1
+        at_pair -= (here - ptr[t - 1]) * n
+        pull(steps, sequence, t, weight, final, at_pair, counts, pairs, s)
     return True
 
 
 @helper
-def marginals(T, steps, safety, weight, counts, pairs, s):
+def marginals(sequence, steps, safety, weight, counts, pairs, s):
     """Turn ``s.alpha`` into the weighted marginals; return False if the sequence is not safe: then nothing is added.
 
-    ``counts`` (S, S) grows by the weighted expected transitions, unless empty. ``pairs`` takes them position by
-    position, |I_{t-1}| x |I_t| numbers each, unless empty.
+    ``counts``, (S, S) or (n_entries,), grows by the weighted expected transitions, unless empty. ``pairs`` takes them
+    position by position, |I_{t-1}| x |I_t| numbers each, unless empty: for dense transitions by logarithms only.
     """
-    if safety.check and not _backward(T, steps, safety.limit, weight, False, counts, pairs, s):
+    if safety.check and not _backward(sequence, steps, safety.limit, weight, False, counts, pairs, s):
         return False
-    return _backward(T, steps, safety.limit, weight, True, counts, pairs, s)
+    return _backward(sequence, steps, safety.limit, weight, True, counts, pairs, s)
 
 
-@kernel(allocates=True)
-def dense(start, stop, batch, matrices, choice, safety, counts, results, buffer):
-    """Run sparse forward-backward on the sequences ``start`` to ``stop``; return where it stopped, and the used buffer.
+@helper(allocates=True)
+def beams(start, stop, batch, steps, space, choice, safety, counts, results, buffer):
+    """Run forward-backward on the sequences ``start`` to ``stop``; return where it stopped, and the used buffer.
 
     The sizes of the beams are not known beforehand: the kernel stops when the next sequence might not fit into
     ``buffer``. A sequence that is not safe in probability space adds nothing and gets log Z = nan.
     """
     lengths, offsets, log_unary = batch
-    matrix, batch_step, time_step, is_log, log_shift = matrices
-    gold, rule = choice.gold, choice.rule
-    T, S = log_unary.shape[1:]
-    W = lanes(log_unary)
-    s = make_space(T, S, -(-S // W) * W, choice.refine, is_log, log_unary)
+    T, L = log_unary.shape[1:]
+    S = n_states(steps, log_unary)
     no_pairs, one = np.empty(0, log_unary.dtype), log_unary.dtype.type(1)
-    used = 0
+    used, s = 0, space
     for b in range(start, stop):
         n = lengths[b]
         if used + n * S > len(buffer.states):
             return b, used
-        sequence = Sequence(n, S, offsets[b], log_unary, b * T * S, S)
-        steps = Steps(matrix, b * batch_step * S * S, matrix.shape[1], time_step * S * S, is_log, log_shift)
+        sequence = Sequence(b, n, L, offsets[b], log_unary, b * T * L, L)
         start_forward(n, steps, s)
-        log_z = finish_forward(s) if forward(0, n, sequence, steps, gold, rule, s) else -np.inf
+        log_z = finish_forward(s) if forward(0, n, sequence, steps, choice.gold, choice.rule, s) else -np.inf
         if choice.refine and log_z > -np.inf:
-            log_z = _refine(sequence, steps, gold, rule, s)
-        if log_z > -np.inf and marginals(n, steps, safety, one, counts, no_pairs, s):
+            log_z = _refine(sequence, steps, choice.gold, choice.rule, s)
+        if log_z > -np.inf and marginals(sequence, steps, safety, one, counts, no_pairs, s):
             results.log_z[b] = log_z
             used += copy_beams(sequence, used, s, results, buffer)
         else:

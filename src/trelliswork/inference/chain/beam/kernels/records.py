@@ -23,29 +23,6 @@ class Batch(NamedTuple):
     log_unary: Any  # (B, T, S), or (B, T, L) if states emit labels
 
 
-class Matrices(NamedTuple):
-    """Dense transitions: the matrix from t to t+1 of sequence b is number ``b * batch_step + t * time_step``."""
-
-    rows: Any  # (n S, S) logarithms of all matrices, or (S, Sp) scaled probabilities of the only one
-    batch_step: int
-    time_step: int
-    is_log: bool
-    log_shift: float  # taken out of the logarithms of probabilities
-
-
-class Entries(NamedTuple):
-    """Sparse transitions: state i leads to ``targets[indptr[i]:indptr[i + 1]]``; scaled probabilities or logarithms."""
-
-    emits: Any  # (S,) label of each state
-    start: Any  # (S,) of first states
-    end: Any  # (S,) of last states
-    log_ends: float  # taken out of start and end together
-    indptr: Any
-    targets: Any
-    values: Any  # of the transitions
-    log_shift: float  # taken out of the logarithms of the transitions
-
-
 class Choice(NamedTuple):
     """How beams are chosen."""
 
@@ -64,6 +41,7 @@ class Safety(NamedTuple):
 class Sequence(NamedTuple):
     """One sequence: its scores at position t start at flat index ``at + t * stride`` of ``log_unary``."""
 
+    number: int
     n_positions: int
     n_labels: int
     first: int  # number of its first position in the batch

@@ -11,7 +11,9 @@ import numpy as np
 from trelliswork.compute.jit import helper, kernel
 from trelliswork.compute.kernels.rows import exp_row
 from trelliswork.compute.simd import add, lanes, load, maximum, spread, store
+from trelliswork.inference.chain.beam.kernels.dense import Matrices
 from trelliswork.inference.chain.beam.kernels.select import make_selection, select
+from trelliswork.inference.chain.beam.kernels.sparse import Entries
 
 
 class Paths(NamedTuple):
@@ -72,7 +74,7 @@ def _choose(scores, n, values, width, rule, selection):
 
 
 @kernel(allocates=True)
-def dense(start, stop, batch, matrices, rule, paths):
+def dense(start, stop, batch, matrices: Matrices, rule, paths):
     """Fill ``paths`` (a ``Paths``) for the sequences ``start`` to ``stop``; ``matrices`` are logarithms."""
     lengths, _, log_unary = batch
     labels, scores, sizes, most = paths
@@ -125,7 +127,7 @@ def dense(start, stop, batch, matrices, rule, paths):
 
 
 @kernel(allocates=True)
-def sparse(start, stop, batch, entries, sets, rule, paths):
+def sparse(start, stop, batch, entries: Entries, sets, rule, paths):
     """Fill ``paths`` for sparse transitions (``Entries`` of logarithms); labels are states.
 
     Other states than those of ``sets`` (a ``BeamSets``) are impossible, unless it is empty.
