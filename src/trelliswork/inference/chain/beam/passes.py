@@ -162,7 +162,7 @@ def viterbi(potentials: Potentials | SparseChain, beam: Beam) -> BeamPaths:
     inputs: tuple[Any, ...]
     if isinstance(p, SparseChain):
         s, cost = p.transitions, 40 * 60
-        entries = Entries(s.emits, p.log_start, p.log_end, 0.0, s.indptr, s.targets, p.log_weights, 0.0)
+        entries = Entries(s.emits, p.log_start, p.log_end, 0.0, s.indptr, s.targets, p.log_weights, 0.0)  # type: ignore[call-arg]  # helpers are no fields
         kernel, inputs = viterbi_kernels.sparse, (batch, entries, sets)
     else:
         S = p.log_unary.shape[2]
@@ -192,7 +192,7 @@ def scaled_entries(p: SparseChain) -> Entries:
     shift = p.log_weights.max(initial=-np.inf)
     shift = shift if shift > -np.inf else p.log_weights.dtype.type(0)
     s = p.transitions
-    return Entries(s.emits, start, end, sum(shifts), s.indptr, s.targets, np.exp(p.log_weights - shift), float(shift))
+    return Entries(s.emits, start, end, sum(shifts), s.indptr, s.targets, np.exp(p.log_weights - shift), float(shift))  # type: ignore[call-arg]  # helpers are no fields
 
 
 def members(sets: BeamSets, begin: int, end: int, n_states: int) -> NDArray[np.bool_]:
@@ -206,7 +206,7 @@ def members(sets: BeamSets, begin: int, end: int, n_states: int) -> NDArray[np.b
 def _matrices(p: Potentials, *, log: bool) -> Matrices:
     """Return the dense transitions: logarithms, or scaled probabilities if they are shared."""
     rows, shift = (p.log_pairwise.reshape(-1, p.log_unary.shape[2]), 0.0) if log else exp_rows(p)
-    return Matrices(rows, p.batch_step, p.time_step, log, shift)
+    return Matrices(rows, p.batch_step, p.time_step, log, shift)  # type: ignore[call-arg]  # helpers are no fields
 
 
 def _n_states(p: Potentials | SparseChain) -> int:
