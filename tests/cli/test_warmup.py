@@ -9,7 +9,8 @@ import pytest
 
 from tests.commands import run as in_process
 from trelliswork.cli import warmup
-from trelliswork.models.warmup import ALL, NAMES
+from trelliswork.cli.train import COMMANDS
+from trelliswork.cli.warmup import NAMES
 
 pytestmark = pytest.mark.programs
 
@@ -39,49 +40,26 @@ def test_an_unknown_name_is_an_error_that_lists_the_names(tmp_path):
     assert all(name in done.stderr for name in NAMES)
 
 
-def test_all_names_are_known():
-    assert set(ALL) <= set(NAMES)
-
-
 def test_without_torch_the_rest_is_compiled(monkeypatch):
     compiled = []
     monkeypatch.setattr(warmup, "find_spec", lambda name: None)
-    monkeypatch.setattr(warmup, "_compiled", lambda name: (compiled.append(name) or name, []))
+    monkeypatch.setattr(warmup, "_compiled", lambda name: compiled.append(name) or [])
     assert in_process("warmup", "--jobs", 1).returncode == 0
-    assert set(ALL) - set(compiled) == {"lowrank", "hmm-lm"}
+    assert set(NAMES) - set(compiled) == {"hmm-lm", "distributions"}
 
 
-@pytest.mark.slow  # compiles everything in one process
-def test_nothing_is_compiled_after_warmup():
-    """Warm-up compiles every kernel of the package, in every precision that the queries use."""
-    code = """
-from trelliswork.models.warmup import ALL, tasks
-for name in ALL:
-    for _, work in tasks(name): work()
-import gc
-from numba.core.dispatcher import Dispatcher
-ours = [d for d in gc.get_objects() if isinstance(d, Dispatcher) and d.py_func.__module__.startswith('trelliswork')]
-# helpers are compiled into the kernels that call them, which alone are called from Python and cached
-cached = lambda d: type(d._cache).__name__ != 'NullCache'
-ours = [d for d in ours if cached(d)]
-before = {d: len(d.signatures) for d in ours}
-assert len(ours) > 10 and all(before.values()), [d for d in ours if not before[d]]
-import numpy as np, torch
-from trelliswork import LinearChain
-for dtype in (torch.float32, torch.float64):
-    for shape in ((4, 4), (3, 4, 4, 4), (1, 4, 4, 4), (3, 1, 4, 4)):
-        u = torch.randn(3, 5, 4, dtype=dtype, requires_grad=True)
-        w = torch.randn(shape, dtype=dtype, requires_grad=True)
-        c = LinearChain(u, w, lengths=[5, 3, 1]); c.log_partition().sum().backward()
-        with torch.no_grad():
-            c.expectations(); c.edge_marginals(); c.argmax(); c.topk(3); c.sample(2); c.entropy(); c.mbr()
-        c.condition(allowed=torch.zeros(3, 5, 4, dtype=torch.bool)).marginals()
-from trelliswork import CRF
-X, Y = [["the", "dog"], ["a", "dog", "runs"]], [["D", "N"], ["D", "N", "V"]]
-for options in ({"features": "pos"}, {"features": "pos", "l1": 0.1}, {"features": "pos", "feature_set": "all"}):
-    crf = CRF(**options).fit(X, Y); crf.predict(X); crf.predict_topk(X, 2); crf.predict_marginals(X)
-CRF(None).fit([[{"w": 0.5}, {"w": 1.0}]], [["A", "B"]])
-assert {d: len(d.signatures) for d in ours} == before, [d for d in ours if len(d.signatures) != before[d]]
-"""
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+def test_every_model_of_train_has_a_name():
+    assert set(NAMES) - {"distributions"} == {name for name, *_ in COMMANDS}
+
+
+@pytest.mark.slow  # compiles kernels twice
+@pytest.mark.parametrize("name", ["crf", "kneser-ney"])
+def test_training_compiles_nothing_after_warmup(tmp_path, name):
+    assert run(tmp_path, name).returncode == 0
+    options = ["--columns", "0", "--label", "1"] if name == "crf" else []
+    command = [sys.executable, "-m", "trelliswork", "train", name, "--bundled", *options, "--out", str(tmp_path / "m")]
+    done = subprocess.run(
+        command, env=os.environ | {"TRELLISWORK_CACHE_DIR": str(tmp_path)}, capture_output=True, text=True
+    )
     assert done.returncode == 0, done.stderr
+    assert "Compiling" not in done.stderr

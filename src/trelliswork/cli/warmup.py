@@ -1,4 +1,4 @@
-"""``trelliswork warmup``: compile kernels before they are needed."""
+"""``trelliswork warmup``: compile kernels before they are needed, by training and using a tiny model of each kind."""
 
 import json as json_module
 import os
@@ -6,7 +6,7 @@ import subprocess
 import sys
 import time
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from importlib.util import find_spec
 from typing import Annotated, Any
@@ -18,59 +18,50 @@ from trelliswork.cli.progress import bar
 from trelliswork.compute.compilation import Kernel, watching
 from trelliswork.errors import TrellisworkError
 
+WITH_TORCH = ("hmm-lm", "distributions")  # these need the extra
+NAMES = ("crf", "factorial-crf", "hmm", "kneser-ney", "lbl", "mrf", "mrf-tagger", "parser", "pcfg", *WITH_TORCH)
+
 
 def warmup(
     models: Annotated[
         list[str] | None,
         typer.Argument(
-            metavar="[MODEL]...",
-            help="Models as in 'train', or structures such as 'chain'. Default: all.",
-            show_default=False,
+            metavar="[MODEL]...", help="Models as in 'train', or distributions. Default: all.", show_default=False
         ),
     ] = None,
     jobs: Annotated[int | None, typer.Option(min=1, help="Number of processes.", show_default="one per core")] = None,
     quiet: QuietOption = False,
     json: JsonOption = False,
-    serve: Annotated[bool, typer.Option(hidden=True, help="Read names from standard input.")] = False,
 ) -> None:
     """Compile kernels now instead of when they are first used.
 
-    All of them take some minutes after an installation or an upgrade, and seconds when nothing is left to compile.
-    Kernels are kept when this is interrupted. With --json there is a row for each kernel, with its CPU seconds.
+    A tiny model of each kind is trained and used, which compiles what the defaults need. All of them take some minutes
+    after an installation or an upgrade, and seconds when nothing is left to compile. Kernels are kept when this is
+    interrupted. With --json there is a row for each kernel, with its CPU seconds.
 
     Example: trelliswork warmup crf parser --jobs 2
     """
-    from trelliswork.models.warmup import ALL, NAMES, WITH_TORCH
-
-    if serve:
-        for line in sys.stdin:
-            print(json_module.dumps(_compiled(line.strip())[1]), flush=True)
-        return
-    usable = [name for name in ALL if name not in WITH_TORCH or find_spec("torch")]
-    names = list(dict.fromkeys(models or usable))
+    names = list(dict.fromkeys(models or [n for n in NAMES if n not in WITH_TORCH or find_spec("torch")]))
     if unknown := [name for name in names if name not in NAMES]:
         raise typer.BadParameter(f"{unknown[0]!r} is not one of {', '.join(NAMES)}.")
-    started = time.perf_counter()
+    began = time.perf_counter()
+    kernels: list[dict[str, Any]] = []
     jobs = min(jobs or os.cpu_count() or 1, len(names))
-    rows: dict[str, list[dict[str, Any]]] = {}
-    n_compiled = 0
-    with bar("compiling", len(names), quiet or json) as show:
-        for name, table in _in_processes(names, jobs) if jobs > 1 else map(_compiled, names):
-            rows[name] = table
-            n_compiled += len(table)
-            show(len(rows), f"{n_compiled} kernels, {name}")
-    seconds = time.perf_counter() - started
+    with bar("compiling", len(names), quiet or json) as show, ThreadPoolExecutor(jobs) as pool:
+        compile_one = _compiled if jobs == 1 else _in_process
+        waiting = {pool.submit(compile_one, name): name for name in names}
+        for n, done in enumerate(as_completed(waiting), start=1):
+            kernels += done.result()
+            show(n, f"{len(kernels)} kernels, {waiting[done]}")
+    seconds = time.perf_counter() - began
     if json:
-        kernels = [row for name in names for row in rows[name]]
-        print(json_module.dumps({"compiled": n_compiled, "seconds": round(seconds, 3), "kernels": kernels}))
+        print(json_module.dumps({"compiled": len(kernels), "seconds": round(seconds, 3), "kernels": kernels}))
     else:
-        print(f"kernels ready ({n_compiled} compiled, {seconds:.1f} s)", file=sys.stderr)
+        print(f"kernels ready ({len(kernels)} compiled, {seconds:.1f} s)", file=sys.stderr)
 
 
-def _compiled(name: str) -> tuple[str, list[dict[str, Any]]]:
-    """Compile the kernels of a model or a structure; return its name and what was compiled, with CPU seconds."""
-    from trelliswork.models.warmup import tasks
-
+def _compiled(name: str) -> list[dict[str, Any]]:
+    """Train and use the models of a name; return the kernels that were compiled, with CPU seconds."""
     rows: list[dict[str, Any]] = []
 
     def record(kernel: Kernel) -> None:
@@ -80,35 +71,69 @@ def _compiled(name: str) -> tuple[str, list[dict[str, Any]]]:
 
     with watching(record), warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of fits that are too short
-        for _, work in tasks(name):
-            work()
-    return name, rows
+        _use(name)
+    return rows
 
 
-def _in_processes(names: list[str], jobs: int) -> Iterator[tuple[str, list[dict[str, Any]]]]:
-    """Let ``jobs`` processes compile one name after the other; yield what each name compiled as it ends."""
-    command = [sys.executable, "-m", "trelliswork", "warmup", "--serve"]
-    pipe = subprocess.PIPE
-    processes = [subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True, bufsize=1) for _ in range(jobs)]
-    idle = processes.copy()
+def _in_process(name: str) -> list[dict[str, Any]]:
+    """Return the result of `_compiled` in a process of its own."""
+    command = [sys.executable, "-m", "trelliswork", "warmup", name, "--jobs", "1", "--json"]
+    done = subprocess.run(command, stdout=subprocess.PIPE, text=True)
+    if done.returncode:
+        raise TrellisworkError(f"warmup of {name} failed with exit code {done.returncode}.")
+    rows: list[dict[str, Any]] = json_module.loads(done.stdout)["kernels"]
+    return rows
 
-    def run(name: str) -> tuple[str, list[dict[str, Any]]]:
-        process = idle.pop()  # there are as many threads as processes
-        assert process.stdin is not None
-        assert process.stdout is not None
-        try:
-            process.stdin.write(f"{name}\n")
-            table = json_module.loads(process.stdout.readline())
-        except (BrokenPipeError, ValueError):
-            raise TrellisworkError(f"warmup of {name} failed with exit code {process.wait()}.") from None
-        idle.append(process)
-        return name, table
 
-    pool = ThreadPoolExecutor(jobs)
-    try:
-        for done in as_completed([pool.submit(run, name) for name in names]):
-            yield done.result()
-    finally:
-        pool.shutdown(wait=False, cancel_futures=True)
-        for process in processes:
-            process.terminate()
+def _use(name: str) -> None:
+    """Train the models of a name on some sentences of the bundled corpus, and ask for probabilities."""
+    import trelliswork as tw
+    from trelliswork.answers import Want, ask
+    from trelliswork.models import LogBilinear
+    from trelliswork.models.tasks import LanguageModel
+
+    if name == "distributions":
+        _query_distributions()
+        return
+    some = tw.bundled.load("train")[:8]
+    words, tags = [list(s.words) for s in some], [list(s.tags) for s in some]
+    tagged = [list(zip(*pair, strict=True)) for pair in zip(words, tags, strict=True)]
+    trees = [list(zip(s.heads, s.relations, strict=True)) for s in some]
+    layers = [[(tag, tag[0]) for tag in row] for row in tags]
+    makers: dict[str, list[tuple[Callable[[], Any], Any, Any]]] = {
+        "crf": [
+            (lambda: tw.CRF(max_iter=2), words, tags),
+            (lambda: tw.CRF(max_iter=2, l1=0.1), words, tags),
+            (lambda: tw.CRF(max_iter=1, algorithm="sgd"), words, tags),
+            (lambda: tw.CRF(max_iter=2, order=2, beam="kl=0.1,min=1"), words, tags),
+        ],
+        "factorial-crf": [(lambda: tw.FactorialCRF(("one", "two"), max_iter=2), words, layers)],
+        "hmm": [
+            (lambda: tw.HMM(order=1), words, tags),
+            (lambda: tw.HMM(order=2), words, tags),
+            (lambda: tw.HMM(2, max_iter=2), words, None),
+        ],
+        "hmm-lm": [(lambda: tw.HMMLanguageModel(4, hidden=4, max_iter=1), words, None)],
+        "kneser-ney": [(lambda: tw.KneserNey(3), words, None)],
+        "lbl": [(lambda: LogBilinear(4, max_iter=1), words, None)],
+        "mrf": [(lambda: tw.MRFLanguageModel(max_iter=2), words, None)],
+        "mrf-tagger": [(lambda: tw.MRFTagger(max_iter=2), words, tags)],
+        "parser": [(lambda: tw.DependencyParser(max_iter=1), tagged, trees)],
+        "pcfg": [(lambda: tw.PCFG(2, 2, max_iter=1), words, None)],
+    }
+    for make, X, y in makers[name]:
+        model = make()
+        model.fit(X) if y is None else model.fit(X, y)
+        scored = isinstance(model, LanguageModel) and y is None
+        ask(model, X, Want() if scored else Want(marginals=True))
+
+
+def _query_distributions() -> None:
+    import torch
+
+    from trelliswork import LinearChain, ProjectiveTree, SpanningTree
+
+    for dtype in (torch.float32, torch.float64):
+        scores = torch.zeros(2, 4, 4, dtype=dtype)
+        for made in (LinearChain(scores, scores[0]), ProjectiveTree(scores), SpanningTree(scores)):
+            made.marginals(), made.entropy(), made.argmax(), made.topk(2), made.sample()
