@@ -29,12 +29,6 @@ RNG = np.random.default_rng(0)
 VECTORS = WordVectors(["the", "a", "dog", "cat", "runs"], RNG.standard_normal((5, 4)))
 
 
-class OneOfTwo(Group):
-    """One of two processes, the other of which has no sentences."""
-
-    size = 2
-
-
 def names(features, knowledge, sentences=X):
     made = FeatureMap(features, knowledge=knowledge)
     attributes, listed = made.fit(sentences), made.names()
