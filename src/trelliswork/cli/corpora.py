@@ -386,19 +386,19 @@ def layers_layout(
     separator: str | None,
 ) -> Layout:  # fmt: skip
     """Return the layout for several layers of labels: the last columns by default, or CoNLL-U columns by name."""
-    chosen = FileFormat.columns if source.part else guess_format(source, format, labeled=True)
     if labels is not None and len(labels.split(",")) != len(layers):
         raise DataError(f"--label must name a column for each of the layers {', '.join(layers)}, got {labels[:80]!r}.")
+    chosen = FileFormat.columns if source.part else guess_format(source, format, labeled=True)
     if chosen == FileFormat.conllu:
-        named = labels.split(",") if labels else list(layers)
-        return Layout("conllu", columns.split(",") if columns else ["form"], named)
+        return Layout(
+            "conllu", columns.split(",") if columns else ["form"], labels.split(",") if labels else list(layers)
+        )
     if chosen != FileFormat.columns:
         raise DataError(f"{source.name}: layers of labels need a column or CoNLL-U file, not a {chosen} file.")
-    if source.part:  # words, tags, chunks
-        return Layout(
-            "columns", _numbers(columns) or [0], _numbers(labels, "--label") or list(range(3 - len(layers), 3)), " "
-        )
-    return Layout("columns", _numbers(columns), _numbers(labels, "--label") or list(range(-len(layers), 0)), separator)
+    first = 3 - len(layers) if source.part else -len(layers)  # the bundled corpus has words, tags, chunks
+    numbers = _numbers(labels, "--label") or list(range(first, first + len(layers)))
+    inputs = _numbers(columns) or ([0] if source.part else [])
+    return Layout("columns", inputs, numbers, " " if source.part else separator)
 
 
 def read_layers(
@@ -478,16 +478,25 @@ def evaluation_layout(layout: Layout, source: Inputs, format: FileFormat, label:
     return Layout("columns", columns, layout.label if label is None else _number(label, "--label"), layout.separator)
 
 
-class LabeledParts:
-    """Feature columns and labels of column files in parts of ``n_sentences``; each iteration reads the files again."""
+class _Parts:
+    """Files that are read again in each iteration, in parts of ``n_sentences``, which processes share."""
+
+    formats: tuple[str, ...] = ("columns",)
 
     def __init__(self, source: Inputs, layout: Layout, n_sentences: int) -> None:
-        if source.part or source.files == ("-",) or layout.format != "columns":
-            raise DataError("--stream reads column files several times: expected their names, not standard input.")
-        self._files, self._layout, self._source = source.own(blank_lines=True), layout, source
+        if source.part or source.files == ("-",) or layout.format not in self.formats:
+            raise DataError(
+                f"--stream reads {' or '.join(self.formats)} files several times: expected their names, not standard "
+                "input."
+            )
+        self._files, self._layout, self._source = source.own(blank_lines=layout.blank_lines), layout, source
         self._size = max(1, n_sentences // current().size)
         self._scheme: FileScheme | None = None
         self._breaks: list[tuple[int, int]] = []
+
+
+class LabeledParts(_Parts):
+    """Feature columns and labels of column files in parts."""
 
     def __iter__(self) -> "Iterator[tuple[Corpus, list[list[str]]]]":
         from trelliswork.data.columns import column_parts
@@ -515,16 +524,10 @@ class LabeledParts:
         _say_converted(StandardLabels([], [], self._scheme, self._breaks), self._source, self._layout, how)
 
 
-class WordParts:
-    """The words of files in parts of ``n_sentences`` sentences; each iteration reads the files again."""
+class WordParts(_Parts):
+    """The words of text or column files in parts."""
 
-    def __init__(self, source: Inputs, layout: Layout, n_sentences: int) -> None:
-        if source.part or source.files == ("-",) or layout.format not in ("columns", "text"):
-            raise DataError(
-                "--stream reads text or column files several times: expected their names, not standard input."
-            )
-        self._files, self._layout = source.own(blank_lines=layout.format == "columns"), layout
-        self._size = max(1, n_sentences // current().size)
+    formats = ("text", "columns")
 
     def __iter__(self) -> "Iterator[list[list[str]]]":
         from trelliswork.data.columns import column_parts

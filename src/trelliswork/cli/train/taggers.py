@@ -106,18 +106,28 @@ def crf(
     else:
         corpus, labels = read_labeled(source, layout, how)
         _choose_features(model, layout)
-        n_sentences, n_tokens = totals(len(corpus), corpus.n_tokens)
         dev = job.read_dev(read_labeled, layout, how)
         if dev is not None and known(dev[1]) != dev[1]:
             raise typer.BadParameter("every token of the --dev file needs exactly one label.")
         weights = None if sentence_weights is None else read_numbers(sentence_weights, len(corpus))
-        total = model._settings().iterations
-        with naming_lines(source, layout):
-            job.fit(model, corpus, known(labels), n_tokens=n_tokens, total=total, dev=dev, sample_weight=weights)
-        job.sample = partial(part, dev, corpus)
+        data, total = (corpus, known(labels), dev), model._settings().iterations
+        n_sentences, n_tokens = _learn(job, model, source, layout, data, total, sample_weight=weights)
     model.input_ = layout.to_dict()
     facts = {"sentences": n_sentences, "tokens": n_tokens, "labels": len(model.labels_)}
     return facts | {"features": len(model.weights_), "active": int((model.weights_ != 0).sum())}
+
+
+def _learn(
+    job: Job, model: Any, source: Inputs, layout: Layout, data: tuple[Any, Any, Any], total: int, **options: Any
+) -> tuple[int, ...]:
+    """Fit a tagger to sentences and labels, with development data; return sentences and tokens of all processes."""
+    corpus, labels, dev = data
+    n_sentences, n_tokens = totals(len(corpus), corpus.n_tokens)
+    with naming_lines(source, layout):
+        job.fit(model, corpus, labels, n_tokens=n_tokens, total=total, dev=dev, **options)
+    job.sample = partial(part, dev, corpus)
+    model.input_ = layout.to_dict()
+    return n_sentences, n_tokens
 
 
 def _choose_features(model: "CRF", layout: Layout) -> None:
@@ -241,13 +251,9 @@ def factorial_crf(
     layout = layers_layout(source, format, columns, model.layers, label, separator)
     how = LabelReading.of(model.scheme, strict)
     corpus, labels = read_layers(source, layout, model.layers, how)
-    n_sentences, n_tokens = totals(len(corpus), corpus.n_tokens)
     _check_columns(model.features, layout)
     dev = job.read_dev(read_layers, layout, model.layers, how)
-    with naming_lines(source, layout):
-        job.fit(model, corpus, labels, n_tokens=n_tokens, total=model.max_iter, dev=dev)
-    job.sample = partial(part, dev, corpus)
-    model.input_ = layout.to_dict()
+    n_sentences, n_tokens = _learn(job, model, source, layout, (corpus, labels, dev), model.max_iter)
     return {
         "sentences": n_sentences,
         "tokens": n_tokens,
@@ -312,11 +318,9 @@ def hmm(
         layout = _words_and_tags(source, format, columns or "0", label, separator)
         how = LabelReading.of(scheme, strict, gaps=unknown_label is not None)
         read = partial(_read_words_and_tags, layout=layout, reader="an HMM", how=how, unknown=unknown_label)
-        corpus, tags = read(source)
-        dev = job.read_dev(read)
-        n_sentences, n_tokens = totals(len(corpus), corpus.n_tokens)
-        job.fit(model, corpus, tags, n_tokens=n_tokens, total=model.max_iter, dev=dev)
-        job.sample = partial(part, None, corpus)
+        data = (*read(source), job.read_dev(read))
+        n_sentences, n_tokens = _learn(job, model, source, layout, data, model.max_iter)
+        job.sample = partial(part, None, data[0])
     model.input_ = layout.to_dict()
     report = model.report_
     facts = {
@@ -390,12 +394,8 @@ def mrf_tagger(
     source = job.inputs(train)
     layout = _words_and_tags(source, format, columns, label, separator)
     how = LabelReading.of(scheme, strict)
-    corpus, tags = _read_words_and_tags(source, layout, "this tagger", how)
-    n_sentences, n_tokens = totals(len(corpus), corpus.n_tokens)
-    dev = job.read_dev(_read_words_and_tags, layout, "this tagger", how)
-    job.fit(model, corpus, tags, n_tokens=n_tokens, total=model.max_iter, dev=dev)
-    job.sample = partial(part, dev, corpus)
-    model.input_ = layout.to_dict()
+    read = partial(_read_words_and_tags, layout=layout, reader="this tagger", how=how)
+    n_sentences, n_tokens = _learn(job, model, source, layout, (*read(source), job.read_dev(read)), model.max_iter)
     return {
         "sentences": n_sentences,
         "tokens": n_tokens,
