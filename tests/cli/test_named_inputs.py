@@ -9,8 +9,8 @@ import pytest
 
 from tests.commands import COMMAND, run
 from trelliswork import HMM, KneserNey, bundled
-from trelliswork.cli.inputs import PARTS
 from trelliswork.cli.train import COMMANDS
+from trelliswork.data.reading.inputs import PARTS
 from trelliswork.integrations.convert.arpa import write_arpa
 
 COLUMNS = "the DT B-NP\ndog NN I-NP\nruns VBZ B-VP\n\n"

@@ -30,12 +30,12 @@ import trelliswork as t
 from tests.models.fitted import BUILDERS, WORDS, fitted
 from tests.robustness.mutation import mutated, mutated_arrays, mutated_json
 from trelliswork import data
-from trelliswork.cli.corpora import FileFormat, Layout, read_numbers, read_unlabeled
 from trelliswork.data.columns import write_columns_with
 from trelliswork.data.conllu import write_conllu_with
 from trelliswork.data.crfsuite import write_crfsuite
 from trelliswork.data.ids import read_ids
 from trelliswork.data.moments import Moments, count_moments
+from trelliswork.data.reading import FileFormat, Layout, read_numbers, read_unlabeled
 from trelliswork.data.uai import read_uai_evidence, write_uai
 from trelliswork.data.writers import write_columns, write_conllu, write_text, write_trees
 from trelliswork.errors import TrellisworkError

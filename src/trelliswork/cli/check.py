@@ -8,14 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from trelliswork.cli.corpora import (
-    FileFormat,
-    Layout,
-    place,
-    read_with_lines,
-    training_layout,
-)
-from trelliswork.cli.inputs import Inputs
+from trelliswork.cli.inputs import inputs_of
 from trelliswork.cli.options import (
     FormatOption,
     JsonOption,
@@ -25,6 +18,14 @@ from trelliswork.cli.options import (
     SeparatorOption,
 )
 from trelliswork.compute.display import plural
+from trelliswork.data.reading import (
+    FileFormat,
+    Layout,
+    place,
+    read_with_lines,
+    training_layout,
+)
+from trelliswork.data.reading.inputs import Inputs
 
 if TYPE_CHECKING:
     from trelliswork.data import Corpus
@@ -71,7 +72,7 @@ def check(
 
     parts: list[Part] = []
     results: list[dict[str, Any]] = []
-    for file in Inputs.of(files).files:
+    for file in inputs_of(files).files:
         source = Inputs((file,))
         layout = training_layout(source, format, column, label, separator)
         if layout.format == "crfsuite":

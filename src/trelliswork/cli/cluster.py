@@ -6,11 +6,12 @@ from typing import Annotated, Any
 
 import typer
 
-from trelliswork.cli.inputs import Inputs, own_text
+from trelliswork.cli.inputs import inputs_of
 from trelliswork.cli.options import ForceOption, JsonOption, QuietOption
 from trelliswork.cli.progress import bar
 from trelliswork.cli.running import current
 from trelliswork.cli.saving import check_out_file
+from trelliswork.data.reading.inputs import own_text
 
 
 def cluster(
@@ -62,7 +63,7 @@ def cluster(
 
     check_out_file(out, force=force)
     started = time.perf_counter()
-    text = Inputs.of(files)
+    text = inputs_of(files)
     own: Any = own_text(text)
     tokenize = tokenize and not text.part
     source: Any

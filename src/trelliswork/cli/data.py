@@ -10,14 +10,15 @@ from typing import Annotated, Any, Literal
 
 import typer
 
-from trelliswork.cli.corpora import FileFormat, read_labeled, training_layout
 from trelliswork.cli.help import Command
-from trelliswork.cli.inputs import Inputs, own_text
+from trelliswork.cli.inputs import inputs_of
 from trelliswork.cli.options import ForceOption, FormatOption, JsonOption, LabelOption, QuietOption, SeparatorOption
 from trelliswork.cli.progress import usage_line
 from trelliswork.cli.running import current, report_errors
 from trelliswork.cli.saving import check_out, check_out_file, save_or_rescue
 from trelliswork.compute.display import plural
+from trelliswork.data.reading import FileFormat, read_labeled, training_layout
+from trelliswork.data.reading.inputs import own_text
 from trelliswork.errors import DataError
 
 app = typer.Typer(
@@ -115,7 +116,7 @@ def count(
         with _reading_progress(quiet) as callback:
             limits: Any = {"min_count": min_count, "max_words": max_words, "strict": strict}
             limits["memory_limit"] = (1024 if memory is None else memory) << 20
-            fresh = count_moments(own_text(Inputs.of(files)), K, vocabulary=words, callback=callback, **limits)
+            fresh = count_moments(own_text(inputs_of(files)), K, vocabulary=words, callback=callback, **limits)
         counts.append(fresh)
     total = reduce(Moments.merged, counts)
     save_or_rescue(total.save, out, force=force, layout=MOMENTS)
@@ -164,7 +165,7 @@ def lexicon(
     from trelliswork.features.lexicon import Lexicon
 
     check_out_file(out, force=force)
-    source = Inputs.of(files)
+    source = inputs_of(files)
     layout = training_layout(source, format, column, label, separator)
     if layout.format == "crfsuite":
         raise DataError(f"{source.name}: a file of ready attributes has no words: expected columns or CoNLL-U.")

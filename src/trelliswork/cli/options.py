@@ -5,7 +5,7 @@ from typing import Annotated, Any
 
 import typer
 
-from trelliswork.cli.corpora import FileFormat
+from trelliswork.data.reading import FileFormat
 
 LabeledFiles = Annotated[
     list[str] | None,

@@ -1,26 +1,49 @@
 """Files, sentences, vocabularies and ids; readers and writers of the common formats; the bundled corpus."""
 
-from trelliswork.data import bundled
-from trelliswork.data.annotations import read_spans, write_spans
-from trelliswork.data.columns import read_columns
-from trelliswork.data.conllu import read_conllu, read_dependencies
-from trelliswork.data.corpus import AttributeCorpus, Corpus
-from trelliswork.data.crfsuite import read_crfsuite
-from trelliswork.data.sentence import Tree, TreebankSentence
-from trelliswork.data.text import Lines, read_text
-from trelliswork.data.trees import read_trees
-from trelliswork.data.uai import UaiGraph, read_uai
-from trelliswork.data.vocabulary import Vocabulary
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from trelliswork.data import bundled
+    from trelliswork.data.annotations import read_spans, write_spans
+    from trelliswork.data.columns import read_columns
+    from trelliswork.data.conllu import read_conllu, read_dependencies
+    from trelliswork.data.corpus import AttributeCorpus, Corpus
+    from trelliswork.data.crfsuite import read_crfsuite
+    from trelliswork.data.reading import Layout, open
+    from trelliswork.data.sentence import Tree, TreebankSentence
+    from trelliswork.data.text import Lines, read_text
+    from trelliswork.data.trees import read_trees
+    from trelliswork.data.uai import UaiGraph, read_uai
+    from trelliswork.data.vocabulary import Vocabulary
+
+# Modules here and the names that they define, which are loaded when they are first used.
+_MODULES = {
+    "annotations": "read_spans write_spans",
+    "columns": "read_columns",
+    "conllu": "read_conllu read_dependencies",
+    "corpus": "AttributeCorpus Corpus",
+    "crfsuite": "read_crfsuite",
+    "reading": "Layout open",
+    "sentence": "Tree TreebankSentence",
+    "text": "Lines read_text",
+    "trees": "read_trees",
+    "uai": "UaiGraph read_uai",
+    "vocabulary": "Vocabulary",
+}
+_HOMES = {name: f"{__name__}.{module}" for module, names in _MODULES.items() for name in names.split()}
 
 __all__ = [
     "AttributeCorpus",
     "Corpus",
+    "Layout",
     "Lines",
     "Tree",
     "TreebankSentence",
     "UaiGraph",
     "Vocabulary",
     "bundled",
+    "open",
     "read_columns",
     "read_conllu",
     "read_crfsuite",
@@ -31,3 +54,12 @@ __all__ = [
     "read_uai",
     "write_spans",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    if name == "bundled":
+        return import_module(f"{__name__}.bundled")
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = globals()[name] = getattr(import_module(_HOMES[name]), name)
+    return value

@@ -18,7 +18,7 @@ import typer
 from typer.core import TyperCommand
 
 from trelliswork.cli.help import Command
-from trelliswork.cli.inputs import Inputs
+from trelliswork.cli.inputs import dev_input, inputs_of
 from trelliswork.cli.lazy import add_threads
 from trelliswork.cli.options import ForceOption, JsonOption, QuietOption
 from trelliswork.cli.progress import training_progress, usage_line
@@ -27,6 +27,7 @@ from trelliswork.cli.running import alone, current, report_errors
 from trelliswork.cli.saving import check_out, save_or_rescue
 from trelliswork.cli.train.config import read_config, shown_options, write_config
 from trelliswork.compute.display import plural
+from trelliswork.data.reading.inputs import Inputs
 from trelliswork.errors import extras_for
 
 if TYPE_CHECKING:
@@ -58,11 +59,11 @@ class Job:
 
     def inputs(self, files: list[str] | None) -> Inputs:
         """Return the training files, or the training part of the bundled corpus; nothing is an error."""
-        return Inputs.of(files, self.bundled, "train")
+        return inputs_of(files, self.bundled, "train")
 
     def read_dev(self, read: Callable[..., Any], *options: Any) -> Any:
         """Return what ``read`` returns for the development file; ``None`` without one."""
-        return None if self.dev is None else read(Inputs.dev(self.dev), *options)
+        return None if self.dev is None else read(dev_input(self.dev), *options)
 
     def fit(self, model: Any, *data: Any, n_tokens: int, total: int, **options: Any) -> None:
         """Call ``model.fit`` with ``data`` and ``options``, checkpoint, and the model to start from.
@@ -93,11 +94,11 @@ class Job:
 
     def _calibrate(self, model: Any) -> dict[str, Any]:
         """Calibrate the model with the held-out file, which every process reads."""
-        from trelliswork.cli.corpora import FileFormat, naming_lines
         from trelliswork.cli.use.calibrate import read_answers
+        from trelliswork.data.reading import FileFormat, naming_lines
         from trelliswork.models.calibration import calibrate
 
-        source = Inputs.dev(str(self.calibrate))
+        source = dev_input(str(self.calibrate))
         with alone():
             X, y, layout = read_answers(model, source, FileFormat.auto, None)
             with naming_lines(source, layout):

@@ -5,11 +5,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from trelliswork.cli.corpora import FileFormat, read_words, words_layout
-from trelliswork.cli.inputs import Inputs, own_text, totals
+from trelliswork.cli.inputs import dev_input
 from trelliswork.cli.options import FormatOption
 from trelliswork.cli.reporting import part, text_part
 from trelliswork.cli.train.command import Job
+from trelliswork.data.reading import FileFormat, read_words, words_layout
+from trelliswork.data.reading.inputs import own_text, totals
 
 if TYPE_CHECKING:
     from trelliswork.models import HMMLanguageModel, KneserNey, LogBilinear, MRFLanguageModel
@@ -133,7 +134,7 @@ def mrf_lm(
 
 def _text(name: str | None) -> Any:
     """Return the name of a text file, or the sentences of a part of the bundled corpus."""
-    source = None if name is None else Inputs.dev(name)
+    source = None if name is None else dev_input(name)
     return own_text(source) if source is not None and source.part else name
 
 

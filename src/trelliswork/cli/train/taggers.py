@@ -7,7 +7,20 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from trelliswork.cli.corpora import (
+from trelliswork.cli.options import (
+    FormatOption,
+    LabeledFiles,
+    LabelOption,
+    SchemeName,
+    SchemeOption,
+    SeparatorOption,
+    StrictOption,
+)
+from trelliswork.cli.progress import training_progress
+from trelliswork.cli.reporting import part
+from trelliswork.cli.running import alone, current
+from trelliswork.cli.train.command import Job
+from trelliswork.data.reading import (
     FileFormat,
     LabeledParts,
     LabelReading,
@@ -23,20 +36,7 @@ from trelliswork.cli.corpora import (
     training_layout,
     words_layout,
 )
-from trelliswork.cli.inputs import Inputs, equal_parts, no_sentences, totals
-from trelliswork.cli.options import (
-    FormatOption,
-    LabeledFiles,
-    LabelOption,
-    SchemeName,
-    SchemeOption,
-    SeparatorOption,
-    StrictOption,
-)
-from trelliswork.cli.progress import training_progress
-from trelliswork.cli.reporting import part
-from trelliswork.cli.running import alone, current
-from trelliswork.cli.train.command import Job
+from trelliswork.data.reading.inputs import Inputs, equal_parts, no_sentences, totals
 from trelliswork.errors import DataWarning
 
 if TYPE_CHECKING:

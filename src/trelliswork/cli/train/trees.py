@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from trelliswork.cli.corpora import FileFormat, Layout, naming_lines
-from trelliswork.cli.inputs import Inputs, totals
 from trelliswork.cli.options import FormatOption
 from trelliswork.cli.reporting import part
 from trelliswork.cli.train.command import Job
 from trelliswork.cli.use.constituents import holds_trees, read_tokens
 from trelliswork.cli.use.parse import COLUMNS, check_tags, empty_tags, read_treebank
+from trelliswork.data.reading import FileFormat, Layout, naming_lines
+from trelliswork.data.reading.inputs import Inputs, totals
 from trelliswork.errors import DataError, DataWarning
 
 if TYPE_CHECKING:

@@ -8,7 +8,12 @@ from typing import Annotated, Any
 
 import typer
 
-from trelliswork.cli.corpora import (
+from trelliswork.cli.inputs import inputs_of
+from trelliswork.cli.options import ForceOption, JsonOption, TrainedFormatOption, bundled_option
+from trelliswork.cli.saving import check_out, save_or_rescue
+from trelliswork.cli.use.loading import Model, load_for
+from trelliswork.compute.display import plural
+from trelliswork.data.reading import (
     AUTOMATIC,
     FileFormat,
     LabelReading,
@@ -19,11 +24,7 @@ from trelliswork.cli.corpora import (
     read_labeled,
     read_layers,
 )
-from trelliswork.cli.inputs import Inputs
-from trelliswork.cli.options import ForceOption, JsonOption, TrainedFormatOption, bundled_option
-from trelliswork.cli.saving import check_out, save_or_rescue
-from trelliswork.cli.use.loading import Model, load_for
-from trelliswork.compute.display import plural
+from trelliswork.data.reading.inputs import Inputs
 
 
 def calibrate(
@@ -61,7 +62,7 @@ def calibrate(
     force = force or os.path.realpath(place) == os.path.realpath(model)  # in place, as is asked for
     check_out(place, force=force)
     fitted = load_for(model, "_calibrate_temperature", "have marginals to calibrate: expected a tagger or parser")
-    source = Inputs.of(files, bundled, "dev")
+    source = inputs_of(files, bundled, "dev")
     X, y, layout = read_answers(fitted, source, format, label)
     print(f"calibrating with {plural(len(X), 'sentences')}", file=sys.stderr)
     with naming_lines(source, layout):

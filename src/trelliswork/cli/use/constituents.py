@@ -6,14 +6,15 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
-from trelliswork.cli.corpora import FileFormat, guess_format, naming_lines, read_words, words_layout
-from trelliswork.cli.inputs import AWAITED, Inputs, say_what_is_awaited
+from trelliswork.cli.inputs import AWAITED, say_what_is_awaited
 from trelliswork.cli.reporting import report_evaluation
 from trelliswork.cli.running import current
 from trelliswork.cli.use.loading import check_tokenized
 from trelliswork.cli.use.output import Form, Objects
 from trelliswork.cli.use.parts import answer_parts
 from trelliswork.cli.use.sharing import write_outputs
+from trelliswork.data.reading import FileFormat, guess_format, naming_lines, read_words, words_layout
+from trelliswork.data.reading.inputs import Inputs
 from trelliswork.errors import DataError
 
 if TYPE_CHECKING:

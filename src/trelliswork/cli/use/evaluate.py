@@ -6,12 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from trelliswork.cli.corpora import (
-    FileFormat,
-    LabelReading,
-    naming_lines,
-)
-from trelliswork.cli.inputs import Inputs
+from trelliswork.cli.inputs import inputs_of
 from trelliswork.cli.options import (
     Decide,
     OtherBeamOption,
@@ -31,6 +26,12 @@ from trelliswork.cli.use.loading import Model, class_of
 from trelliswork.cli.use.parse import evaluate_parser
 from trelliswork.cli.use.sharing import collected
 from trelliswork.cli.use.tag import check_words
+from trelliswork.data.reading import (
+    FileFormat,
+    LabelReading,
+    naming_lines,
+)
+from trelliswork.data.reading.inputs import Inputs
 
 if TYPE_CHECKING:
     from trelliswork.metrics.calibration import AtPrecision
@@ -87,7 +88,7 @@ def evaluate(
     """
     from trelliswork.models.tasks import LayeredTagger, Tagger, TreeParser
 
-    task, source = class_of(model), Inputs.of(files, bundled)
+    task, source = class_of(model), inputs_of(files, bundled)
     if issubclass(task, TreeParser) and task.constituents:
         if (label, beam, decode, target_precision, format) != (None, None, None, None, FileFormat.auto):
             raise typer.BadParameter(

@@ -8,15 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from trelliswork.cli.corpora import (
-    FileFormat,
-    Layout,
-    guess_format,
-    naming_lines,
-    read_words,
-    words_layout,
-)
-from trelliswork.cli.inputs import AWAITED, Inputs, say_what_is_awaited, totals
+from trelliswork.cli.inputs import AWAITED, inputs_of, say_what_is_awaited
 from trelliswork.cli.options import OtherBeamOption, TrainedFormatOption, bundled_option, set_beam
 from trelliswork.cli.reporting import report_evaluation
 from trelliswork.cli.running import alone, current
@@ -24,6 +16,15 @@ from trelliswork.cli.use.constituents import read_as_trained
 from trelliswork.cli.use.loading import Model, check_tokenized, load_for
 from trelliswork.cli.use.sharing import collected
 from trelliswork.compute.display import plural
+from trelliswork.data.reading import (
+    FileFormat,
+    Layout,
+    guess_format,
+    naming_lines,
+    read_words,
+    words_layout,
+)
+from trelliswork.data.reading.inputs import Inputs, totals
 from trelliswork.errors import DataError
 
 if TYPE_CHECKING:
@@ -55,7 +56,7 @@ def score(
 
     Example: echo 'We tag words .' | trelliswork score tagger --format text
     """
-    source = Inputs.of(files, bundled, stdin=True)
+    source = inputs_of(files, bundled, stdin=True)
     _, corpus, evidence, figures = _scored(model, source, format, beam)
     values, words = evidence.tolist(), corpus.sentences(0)
     if sentences:

@@ -7,8 +7,8 @@ import typer
 from trelliswork.errors import DataError
 
 if TYPE_CHECKING:
-    from trelliswork.cli.corpora import Layout
     from trelliswork.data.files import Excerpt
+    from trelliswork.data.reading import Layout
 
 CHECKED = 1000  # words that show whether a text is tokenized
 

@@ -15,8 +15,8 @@ from trelliswork.errors import DataError
 
 if TYPE_CHECKING:
     from trelliswork.answers import Answer, Want
-    from trelliswork.cli.corpora import Layout
     from trelliswork.data import Corpus
+    from trelliswork.data.reading import Layout
 
 HEAD, DEPREL, DEPS, MISC = 6, 7, 8, 9  # columns of CoNLL-U
 ARC_PROBABILITY, SUBTREE_PROBABILITY, TREE_PROBABILITY = "ArcProb=", "SubtreeProb=", "# tree_prob ="

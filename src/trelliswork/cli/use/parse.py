@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, TextIO
 
 import typer
 
-from trelliswork.cli.corpora import FileFormat, Layout, guess_format, naming_lines, place
-from trelliswork.cli.inputs import AWAITED, Inputs, say_what_is_awaited
+from trelliswork.cli.inputs import AWAITED, inputs_of, say_what_is_awaited
 from trelliswork.cli.options import OutputOption, TokenizeOption, TokenizerOption, bundled_option, chosen_tokenizer
 from trelliswork.cli.running import alone, current
 from trelliswork.cli.use.constituents import parse_constituents
@@ -25,6 +24,8 @@ from trelliswork.cli.use.output import (
 )
 from trelliswork.cli.use.parts import answer_parts, bundled_text
 from trelliswork.cli.use.sharing import collected, write_outputs
+from trelliswork.data.reading import FileFormat, Layout, guess_format, naming_lines, place
+from trelliswork.data.reading.inputs import Inputs
 from trelliswork.errors import DataError
 
 if TYPE_CHECKING:
@@ -98,7 +99,7 @@ def parse(
     from trelliswork.models.tasks import TreeParser
 
     want = wanted(with_, ("marginals", "subtrees", "topk"))
-    source = Inputs.of(files, bundled, stdin=True)
+    source = inputs_of(files, bundled, stdin=True)
     split = chosen_tokenizer(tokenize, tokenizer, format)
     if getattr(class_of(model), "constituents", False):
         if want.subtrees or want.topk or known or decode == Decoding.mbr_las:

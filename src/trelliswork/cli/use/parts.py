@@ -5,8 +5,8 @@ from functools import partial
 from io import StringIO
 from typing import TYPE_CHECKING, Any, TextIO
 
-from trelliswork.cli.corpora import Layout, naming_lines
-from trelliswork.cli.inputs import Inputs
+from trelliswork.data.reading import Layout, naming_lines
+from trelliswork.data.reading.inputs import Inputs
 from trelliswork.errors import DataError
 
 if TYPE_CHECKING:

@@ -7,13 +7,14 @@ from typing import Annotated, Any
 
 import typer
 
-from trelliswork.cli.corpora import FileFormat, Layout, read_unlabeled
-from trelliswork.cli.inputs import Inputs
+from trelliswork.cli.inputs import inputs_of
 from trelliswork.cli.options import TrainedFormatOption
 from trelliswork.cli.use.loading import Model, load_for
 from trelliswork.cli.use.parts import bundled_text
 from trelliswork.cli.use.tag import check_words
 from trelliswork.compute.display import plural
+from trelliswork.data.reading import FileFormat, Layout, read_unlabeled
+from trelliswork.data.reading.inputs import Inputs
 
 
 class By(StrEnum):
@@ -62,13 +63,13 @@ def select(
     fitted = load_for(model, "predict_marginals", "give probabilities of tokens: expected a tagger or a parser")
     if isinstance(fitted, TreeParser) and fitted.constituents:
         raise typer.BadParameter("a grammar has no probabilities of tokens: select works with taggers and parsers.")
-    files = Inputs.of(pool).files
+    files = inputs_of(pool).files
     parts = [_read(fitted, str(file), format) for file in files]
     places = [(str(file), k) for file, part in zip(files, parts, strict=True) for k in range(len(part))]
     corpus = _joined(parts)
     if labeled and by is not By.expected_gain:
         raise typer.BadParameter(f"--labeled is for --by expected-gain, not for --by {by.value}: leave it out.")
-    known = _joined([_read(fitted, str(file), format) for file in Inputs.of(labeled).files]) if labeled else None
+    known = _joined([_read(fitted, str(file), format) for file in inputs_of(labeled).files]) if labeled else None
     print(f"choosing from {plural(len(corpus), 'sentences')}", file=sys.stderr)
     chosen = choose(fitted, corpus, n, by=by.value, diverse=diverse, per_token=per_token, labeled=known)
     words = corpus.sentences(0) if isinstance(corpus, Corpus) else None

@@ -11,8 +11,8 @@ from typing import IO, Any, TextIO
 
 import typer
 
-from trelliswork.cli.inputs import Inputs, no_sentences, totals
 from trelliswork.cli.running import alone, current
+from trelliswork.data.reading.inputs import Inputs, no_sentences, totals
 from trelliswork.errors import DataError
 
 BLOCK = 1 << 22  # bytes that a process sends at a time

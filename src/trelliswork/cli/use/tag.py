@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TextIO
 
 import typer
 
-from trelliswork.cli.corpora import ANNOTATED, FileFormat, Layout, format_for, read_unlabeled
-from trelliswork.cli.inputs import AWAITED, Inputs, say_what_is_awaited
+from trelliswork.cli.inputs import AWAITED, inputs_of, say_what_is_awaited
 from trelliswork.cli.options import (
     OtherBeamOption,
     OutputOption,
@@ -23,6 +22,8 @@ from trelliswork.cli.use.loading import Model, check_columns, check_tokenized, l
 from trelliswork.cli.use.output import Form, FormOption, Objects, wanted, with_option, write_tagged
 from trelliswork.cli.use.parts import answer_parts
 from trelliswork.cli.use.sharing import write_outputs
+from trelliswork.data.reading import ANNOTATED, FileFormat, Layout, format_for, read_unlabeled
+from trelliswork.data.reading.inputs import Inputs
 from trelliswork.errors import DataError
 
 if TYPE_CHECKING:
@@ -115,7 +116,7 @@ def tag(
     if (want.spans or decode == TagDecide.mbr_span) and not layers_with_spans(tagger):
         raise DataError(f"{model}: --with spans and --decoding mbr-span need labels in BIO or BIOES, such as B-NP.")
     layer, column = _known_layer(tagger, known) if layered else ("", known)
-    source = Inputs.of(files, bundled, stdin=True)
+    source = inputs_of(files, bundled, stdin=True)
     split = chosen_tokenizer(tokenize, tokenizer, format)
     if split is not None and known is not None:
         raise typer.BadParameter("--known names a column, which raw text does not have: leave --tokenize out.")

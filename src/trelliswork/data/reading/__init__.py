@@ -1,4 +1,4 @@
-"""Labeled and unlabeled files as the commands read and write them."""
+"""Files of every format as sentences and labels, one way for the command line and for Python: `open`."""
 
 import re
 import warnings
@@ -11,8 +11,7 @@ from itertools import islice, pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from trelliswork.cli.inputs import BUNDLED, Inputs
-from trelliswork.cli.running import current
+from trelliswork.data.reading.inputs import BUNDLED, Inputs, current
 from trelliswork.errors import DataError, TrellisworkError
 
 if TYPE_CHECKING:
@@ -302,6 +301,46 @@ class LabelReading:
 AUTOMATIC = LabelReading()
 
 
+def open(
+    files: "Readable | Sequence[Readable]", layout: Layout | None = None, *, scheme: Any = "auto", strict: bool = False
+) -> "tuple[Corpus | AttributeCorpus, list[list[str]] | dict[str, list[list[str]]]]":
+    """Return the sentences and labels of files, as ``fit`` takes them.
+
+    Parameters
+    ----------
+    files : path or list of paths
+        Files of one format, plain or gzip: columns, CoNLL-U, JSON lines with spans, CSV, brat or CRFsuite's; or a part
+        of the bundled corpus such as ``bundled:train``.
+    layout : Layout, optional
+        Format and columns. By default the names and the first lines of the files decide: the last column has the
+        labels, and all others are for the features; of CoNLL-U, ``form`` and ``upos``.
+    scheme : {"auto", "bio", "iob1", "bioes", "bilou"} or None
+        Scheme of the labels; None for plain tags. IOB1 and BILOU are converted, with a warning.
+    strict : bool
+        Whether labels that break their scheme are an error; otherwise they are repaired, with a warning.
+
+    Returns
+    -------
+    X : Corpus or AttributeCorpus
+        The columns for the features.
+    y : list of lists of str
+        A dict of them by column if the layout has several columns of labels.
+
+    Examples
+    --------
+    >>> from trelliswork.data import Layout, open
+    >>> X, y = open("bundled:test", Layout("columns", [0], 1))
+    >>> X.sentences(0)[0][:3], y[0][:3]
+    (['It', 'was', 'dangerous'], ['PRP', 'VBD', 'JJ'])
+    """
+    source = Inputs(tuple(files) if isinstance(files, list | tuple) else (files,))  # type: ignore[arg-type]
+    chosen = training_layout(source, FileFormat.auto, None, None, None) if layout is None else replace(layout)
+    how = LabelReading(scheme, strict)
+    if isinstance(chosen.label, list):
+        return read_layers(source, chosen, list(map(str, chosen.label)), how)
+    return read_labeled(source, chosen, how)
+
+
 def read_labeled(
     source: Inputs, layout: Layout, how: LabelReading = AUTOMATIC
 ) -> "tuple[Corpus | AttributeCorpus, list[list[str]]]":
@@ -485,10 +524,8 @@ class _Parts:
 
     def __init__(self, source: Inputs, layout: Layout, n_sentences: int) -> None:
         if source.part or source.files == ("-",) or layout.format not in self.formats:
-            raise DataError(
-                f"--stream reads {' or '.join(self.formats)} files several times: expected their names, not standard "
-                "input."
-            )
+            formats = " or ".join(self.formats).removesuffix("s")
+            raise DataError(f"--stream reads {formats} files several times: expected names, not standard input.")
         self._files, self._layout, self._source = source.own(blank_lines=layout.blank_lines), layout, source
         self._size = max(1, n_sentences // current().size)
         self._scheme: FileScheme | None = None
