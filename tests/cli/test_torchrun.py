@@ -131,6 +131,15 @@ def test_work_of_one_process_is_refused_in_one_line(tmp_path):
 
 
 @pytest.mark.slow
+@pytest.mark.slow
+def test_training_in_small_steps_is_refused_in_one_line(tmp_path):
+    code, out, err = ended(torchrun("-m", "trelliswork", "train", "parser", "--bundled", "--out", tmp_path / "model"))
+    assert (code, out) == (1, "")  # that of torchrun
+    assert re.findall("error: .*", err)[0].startswith("error: training a parser takes small steps")
+    assert err.count("error: training") == 1
+    assert re.search(r"exitcode\s*: 2", err)
+
+
 def test_a_killed_rank_ends_the_others(folder, tmp_path):
     started = time.monotonic()
     command = [folder / "script.py", "KILL", 5, *TRAIN, folder / "train.txt", "--out", tmp_path / "model"]
