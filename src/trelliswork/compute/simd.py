@@ -437,9 +437,8 @@ def n_below(typingctx: Any, array: Any, index: Any, x: Any) -> Any:
 
     def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         row, limit = ir.VectorType(ir.IntType(array.dtype.bitwidth), 16), ir.IntType(array.dtype.bitwidth)
-        data = context.make_array(signature.args[0])(context, builder, args[0]).data
-        place = builder.bitcast(builder.gep(data, [args[1]]), row.as_pointer())
-        value = builder.load(place, align=array.dtype.bitwidth // 8)
+        place = element(context, builder, signature.args[0], args[0], args[1], 16)
+        value = builder.load(builder.bitcast(place, row.as_pointer()), align=array.dtype.bitwidth // 8)
         least = splat(builder, builder.trunc(args[2], limit), 16)
         below = builder.bitcast(builder.icmp_unsigned("<", value, least), ir.IntType(16))
         return builder.cttz(builder.not_(builder.zext(below, ir.IntType(64))), ir.Constant(ir.IntType(1), 1))
