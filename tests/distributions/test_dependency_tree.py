@@ -282,7 +282,7 @@ def test_invalid_input_raises_errors(kind):
     with pytest.raises(ValueRangeError, match="nan"):
         kind(torch.full((1, 3, 3), torch.nan))
     with pytest.raises(ValueRangeError, match="boolean"):
-        kind(scores, allowed=torch.ones(1, 3, 3))
+        kind(scores).condition(allowed=torch.ones(1, 3, 3))
     one = kind(scores)
     with pytest.raises(ValueRangeError, match="heads must be between 0 and 2, got 3"):
         one.log_prob(torch.tensor([[3, 0]]))

@@ -279,15 +279,14 @@ def test_start_end_and_forbidden_transitions(backend, device):
     transitions = np.array([[True, True, False], [True, True, True], [False, True, True]])
     allowed = rng.random((2, 4, 3)) < 0.8
     lengths = np.array([4, 3])
-    one = LinearChain(
-        unary, pairwise, log_start=start, log_end=end, lengths=lengths,
-        allowed=allowed, allowed_transitions=transitions, backend=backend,
-    )  # fmt: skip
+    between = np.where(transitions, pairwise, -np.inf)
+    one = LinearChain(unary, between, log_start=start, log_end=end, lengths=lengths, backend=backend)
+    one = one.condition(allowed=allowed)
     effective = unary.copy()
     effective[:, 0] += start
     effective[[0, 1], lengths - 1] += end
     effective[~allowed] = -np.inf
-    for b, want in enumerate(enumerate_batch(effective, np.where(transitions, pairwise, -np.inf), lengths)):
+    for b, want in enumerate(enumerate_batch(effective, between, lengths)):
         assert_allclose(one.log_partition()[b].item(), want.log_z, rtol=1e-12)
         assert_allclose(one.marginals()[b, : lengths[b]], want.marginals(3), atol=1e-12)
 
@@ -342,9 +341,6 @@ def test_impossible_sentences_raise_errors(backend, device):
         ({"lengths": torch.tensor([4.0, 4.0])}, ValueRangeError, "lengths must be integers"),
         ({"log_start": torch.zeros(4)}, ShapeError, r"log_start must have shape \(S,\), got \(4,\)"),
         ({"log_end": torch.full((3,), torch.nan)}, ValueRangeError, "log_end must hold finite scores"),
-        ({"allowed": torch.ones(2, 4, 3)}, ValueRangeError, "allowed must be boolean"),
-        ({"allowed": torch.ones(2, 3, 3).bool()}, ShapeError, "allowed must have shape"),
-        ({"allowed_transitions": torch.ones(3, 2).bool()}, ShapeError, "allowed_transitions must have shape"),
     ],
 )
 def test_invalid_options_raise_errors(backend, device, options, error, message):
@@ -371,10 +367,14 @@ def test_invalid_queries_raise_errors(backend, device):
         one.topk(0)
     with pytest.raises(ValueRangeError, match="n must be a positive whole number, got -1"):
         one.sample(-1)
-    with pytest.raises(ValueRangeError, match=r"labels must be between 0 and S-1=2, got 3 at \(0, 0\)"):
+    with pytest.raises(ValueRangeError, match=r"labels must be between 0 and 2, got 3 at \(0, 0\)"):
         one.log_prob(torch.full((2, 4), 3))
-    with pytest.raises(ValueRangeError, match=r"labels must be between -1 and S-1=2, got -2 at \(0, 0\)"):
+    with pytest.raises(ValueRangeError, match=r"known must be between -1 and 2, got -2 at \(0, 0\)"):
         one.condition(known=torch.full((2, 4), -2))
+    with pytest.raises(ShapeError, match="allowed must have shape"):
+        one.condition(allowed=torch.ones(2, 3, 3).bool())
+    with pytest.raises(ValueRangeError, match="allowed must be boolean"):
+        one.condition(allowed=torch.ones(2, 4, 3))
     with pytest.raises(ShapeError, match="labels must have shape"):
         one.log_prob(torch.zeros(2, 3).long())
     with pytest.raises(ValueRangeError, match="labels must be integers"):

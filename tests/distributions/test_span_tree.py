@@ -297,7 +297,7 @@ def test_invalid_input_raises_errors():
         SpanTree(torch.full((1, 2, 2), torch.nan))
     with pytest.raises(ValueRangeError, match="backend"):
         SpanTree(torch.zeros(1, 2, 2), backend="gpu")
-    with pytest.raises(ValueRangeError, match="from 0 to 0"):
+    with pytest.raises(ValueRangeError, match="charts must be between -1 and 0, got 1"):
         SpanTree(torch.zeros(1, 2, 2)).log_prob(torch.ones(1, 2, 2, dtype=torch.int64))
     with pytest.raises(ImpossibleError):
         SpanTree(torch.full((1, 2, 2), -torch.inf)).argmax()

@@ -8,7 +8,6 @@ from trelliswork.distributions.factor_graph import FactorGraph
 from trelliswork.distributions.grammar_tree import GrammarExpectations, GrammarTree
 from trelliswork.distributions.linear_chain import ChainExpectations, LinearChain
 from trelliswork.distributions.ngram_chain import NgramChain
-from trelliswork.distributions.path_structure import PathExpectations
 from trelliswork.distributions.semi_markov_chain import SemiMarkovChain
 from trelliswork.distributions.span_tree import SpanTree
 from trelliswork.distributions.tree_base import TreeExpectations
@@ -41,7 +40,6 @@ __all__ = [
     "LowRankFactor",
     "NearlyProjectiveTree",
     "NgramChain",
-    "PathExpectations",
     "ProjectiveTree",
     "ProjectiveTreeFactor",
     "SemiMarkovChain",

@@ -54,9 +54,8 @@ class BeamChain(LinearChain):
         inside = torch.arange(T) < chain.lengths[:, None]
         mask[inside] = torch.from_numpy(passes.members(expected.sets, 0, len(expected.kept), S))
         mask[~inside] = True
-        super().__init__(
-            chain.log_unary, chain.log_pairwise, lengths=chain.lengths, allowed=mask, backend=chain.backend
-        )
+        unary = chain.log_unary.masked_fill(~mask, -torch.inf)
+        super().__init__(unary, chain.log_pairwise, lengths=chain.lengths, backend=chain.backend)
         self.beam, self.statistics, self._whole = beam, expected.statistics, chain
         self.kept = torch.ones((B, T), dtype=torch.float64)
         self.kept[inside] = torch.from_numpy(expected.kept)

@@ -12,8 +12,16 @@ from torch import Tensor
 from trelliswork.compute.checks import check_count, check_lengths, check_shape
 from trelliswork.distributions.base import Best
 from trelliswork.distributions.factor_list import doubles as as_doubles
-from trelliswork.distributions.tensors import as_tensor, draw_labels, draw_seeds, floats, forbidden, host
-from trelliswork.distributions.tree_base import PartTree, per_label
+from trelliswork.distributions.tensors import (
+    as_tensor,
+    check_integers,
+    draw_labels,
+    draw_seeds,
+    floats,
+    forbidden,
+    host,
+)
+from trelliswork.distributions.tree_base import PartTree
 from trelliswork.errors import ShapeError, ValueRangeError
 from trelliswork.inference.tensors import doubles, entropy, exp, finite, plus
 from trelliswork.inference.tree import NearlyProjective, Potentials, arcs, check_arcs
@@ -36,7 +44,6 @@ class DependencyTree(PartTree):
         *,
         lengths: Any = None,
         single_root: bool = True,
-        allowed: Any = None,
         backend: str = "auto",
     ) -> None:
         scores = floats("log_arc", log_arc)
@@ -47,7 +54,7 @@ class DependencyTree(PartTree):
         B, n = check_arcs("log_arc", tuple(scores.shape[:3]))
         counts = check_lengths(host(lengths), B, n)
         self.single_root = bool(single_root)
-        self._set_scores("log_arc", scores, counts, [self._allowed_mask(allowed, scores)], backend)
+        self._set_scores("log_arc", scores, counts, backend)
         self._potentials = Potentials(doubles(self._log_sum), counts, self.single_root)
 
     log_arc = property(attrgetter("_scores"), doc="Scores of arcs, (B, n+1, n+1) or with labels (B, n+1, n+1, L).")
@@ -111,7 +118,7 @@ class DependencyTree(PartTree):
         allowed : Tensor of bool (B, n+1, n+1) or, with labels, (B, n+1, n+1, L), optional
             Arcs that a tree may have.
         """
-        mask = self._allowed_mask(allowed, self.log_arc)
+        mask, fits = self._allowed_mask(allowed), None
         if known is not None:
             heads, names = self._parts(known, lowest=-1)
             node = torch.arange(self.log_arc.shape[1], device=self.log_arc.device)
@@ -121,8 +128,7 @@ class DependencyTree(PartTree):
                 name = torch.nn.functional.pad(names, (1, 0), value=-1)[:, None, :, None]
                 label = torch.arange(self.log_arc.shape[3], device=self.log_arc.device)
                 fits = fits[..., None] & ((name < 0) | (name == label))
-            mask = fits if mask is None else per_label(mask, self.log_arc) & fits
-        return self._like(self.log_arc, allowed=mask)
+        return self._within(mask, fits)
 
     def _named(self, value: Tensor, labels: Any) -> list[Any]:
         """Return a head, or a head and the name of a label, for each word."""
@@ -195,25 +201,13 @@ class DependencyTree(PartTree):
 
     def _parts(self, structure: Any, lowest: int) -> tuple[Tensor, Tensor | None]:
         """Return checked heads (B, n) and, if arcs have labels, labels (B, n)."""
-        given = as_tensor("heads", structure, self.log_arc.device)
-        B, N = self.log_arc.shape[:2]
-        if given.is_floating_point() or given.is_complex() or given.dtype == torch.bool:
-            raise ValueRangeError(f"heads must be integers, got {given.dtype}.")
-        columns, limits = [given], {"heads": self.lengths}
-        if self.labeled:
-            check_shape("heads and labels", given.shape, "B n K", B=B, n=N - 1, K=2)
-            columns = list(given.unbind(dim=2))
-            limits["labels"] = torch.full_like(self.lengths, self.log_arc.shape[3] - 1)
-        else:
-            check_shape("heads", given.shape, "B n", B=B, n=N - 1)
-        for values, (name, highest) in zip(columns, limits.items(), strict=True):
-            bad = ((values < lowest) | (values > highest[:, None])) & self._words()
-            if bad.any():
-                b, d = bad.nonzero()[0].tolist()
-                raise ValueRangeError(
-                    f"{name} must be between {lowest} and {int(highest[b])}, got {int(values[b, d])} at ({b}, {d})."
-                )
-        return columns[0].long(), columns[1].long() if self.labeled else None
+        given, words = as_tensor("heads", structure, self._device), self._words()
+        shape, most = tuple(words.shape), self.lengths[:, None]
+        if not self.labeled:
+            return check_integers("heads", given, shape, lowest, most, words), None
+        check_shape("heads and labels", given.shape, "B n K", B=shape[0], n=shape[1], K=2)
+        labels = check_integers("labels", given[..., 1], shape, lowest, self.log_arc.shape[3] - 1, words)
+        return check_integers("heads", given[..., 0], shape, lowest, most, words), labels
 
 
 class ProjectiveTree(DependencyTree):
@@ -230,8 +224,6 @@ class ProjectiveTree(DependencyTree):
         Number of words of each sentence, 1 to n; all n by default. The padding is ignored.
     single_root : bool
         True if exactly one word depends on node 0, False if any number may.
-    allowed : Tensor of bool (B, n+1, n+1) or (B, n+1, n+1, L), optional
-        Arcs that a tree may have.
     backend : {"auto", "kernel", "torch"}
         ``auto`` uses compiled kernels for CPU tensors. ``torch`` computes log Z and marginals by torch operations on
         the tensors' device; best trees and samples are always computed on the CPU.

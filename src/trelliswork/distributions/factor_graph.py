@@ -44,9 +44,6 @@ class FactorGraph(Distribution):
         ``ProjectiveTreeFactor``, ``SpanningTreeFactor``.
     log_unary : Tensor (N,) or (B, N), optional
         Scores of the states of all variables, concatenated; N = sum of ``n_states``.
-    allowed : Tensor of bool (V, S) or (B, V, S), optional
-        Evidence: states that a variable may take, S the largest number of states; entries beyond a variable's states
-        are ignored.
     n_graphs : int, optional
         B, if no array has it.
     engine : str
@@ -80,7 +77,6 @@ class FactorGraph(Distribution):
         tables: Iterable[Sequence[Any]] = (),
         structured: Iterable[Propagator] = (),
         log_unary: Any = None,
-        allowed: Any = None,
         n_graphs: int | None = None,
         engine: str = "bp",
         **options: Any,
@@ -102,8 +98,6 @@ class FactorGraph(Distribution):
         self._groups = [group for group in groups if group.variables.shape[1] > 1 and len(group.variables)]
         self._unary = _sum_unary(groups, log_unary, checked.n_graphs, checked.offsets)
         self._wiring = checked
-        if allowed is not None:
-            self._restrict(self._mask(allowed))
 
     def __repr__(self) -> str:
         wiring = self._wiring
@@ -351,7 +345,8 @@ class FactorGraph(Distribution):
         known : dict of int to int, or Tensor of int (V,) or (B, V), optional
             States of some variables, in all graphs, or the state of each variable, -1 where unknown.
         allowed : Tensor of bool (V, S) or (B, V, S), optional
-            States that each variable may take.
+            States that each variable may take, S the largest number of states; entries beyond a variable's states are
+            ignored.
         """
         new = self._copy()
         offsets, V = self._wiring.offsets, self._wiring.n_variables

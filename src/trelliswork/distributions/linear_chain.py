@@ -8,12 +8,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from trelliswork.compute.checks import check_lengths, check_shape, number_of_best
+from trelliswork.compute.checks import check_lengths, number_of_best
 from trelliswork.compute.kernels.scores import are_scores
 from trelliswork.distributions.base import Best, LogLinear
 from trelliswork.distributions.tensors import (
-    as_tensor,
     bool_mask,
+    check_integers,
     choose_backend,
     clean,
     edge_scores,
@@ -30,7 +30,7 @@ from trelliswork.inference.chain.beam import Beam, chosen_beam
 
 
 class ChainExpectations(NamedTuple):
-    """log Z (B,), node marginals (B, T, S) and expected transition counts (B, S, S)."""
+    """log Z (B,), marginals of positions (B, T, S) or segments, and expected transition counts (B, S, S)."""
 
     log_z: Tensor
     marginals: Tensor
@@ -53,10 +53,6 @@ class LinearChain(LogLinear):
         Scores of the first and the last label.
     lengths : Tensor of int (B,), optional
         Length of each sequence, 1 to T; all T by default. The padding is ignored.
-    allowed : Tensor of bool (B, T, S), optional
-        Evidence: labels that a position may take.
-    allowed_transitions : Tensor of bool (S, S), optional
-        Pairs of neighboring labels that may occur.
     backend : {"auto", "kernel", "torch"}
         ``auto`` uses compiled kernels for CPU tensors and torch operations for others.
 
@@ -86,8 +82,6 @@ class LinearChain(LogLinear):
         log_start: Any = None,
         log_end: Any = None,
         lengths: Any = None,
-        allowed: Any = None,
-        allowed_transitions: Any = None,
         backend: str = "auto",
     ) -> None:
         unary, pairwise = floats("log_unary", log_unary), floats("log_pairwise", log_pairwise)
@@ -109,11 +103,6 @@ class LinearChain(LogLinear):
             end = edge_scores("log_end", log_end, unary)
             last = torch.arange(T, device=device) == self.lengths[:, None] - 1
             unary = torch.where(last[:, :, None], unary + end, unary)
-        if allowed is not None:
-            unary = unary.masked_fill(~bool_mask("allowed", allowed, "B T S", unary.device, B=B, T=T, S=S), -torch.inf)
-        if allowed_transitions is not None:
-            mask = bool_mask("allowed_transitions", allowed_transitions, "S S", unary.device, S=S)
-            pairwise = pairwise.masked_fill(~mask, -torch.inf)
         self._steps = chain.transition_steps(pairwise.shape, B, T, S)
         if self.backend == "kernel":
             self._arrays = _arrays(unary, pairwise)
@@ -237,9 +226,10 @@ class LinearChain(LogLinear):
         if allowed is not None:
             mask &= bool_mask("allowed", allowed, "B T S", device, B=B, T=T, S=S)
         if known is not None:
-            labels = self._check_labels(as_tensor("known", known, device), lowest=-1)
+            labels = check_integers("known", known, (B, T), -1, S - 1, self._valid())
             mask &= (labels[:, :, None] < 0) | (labels[:, :, None] == torch.arange(S, device=device))
-        return LinearChain(self.log_unary, self.log_pairwise, lengths=self.lengths, allowed=mask, backend=self.backend)
+        unary = self.log_unary.masked_fill(~mask, -torch.inf)
+        return LinearChain(unary, self.log_pairwise, lengths=self.lengths, backend=self.backend)
 
     def within(self, beam: Beam | str) -> "LinearChain":
         """Return the chain restricted to few labels per position: a ``BeamChain``, whose log Z is a lower bound.
@@ -338,13 +328,13 @@ class LinearChain(LogLinear):
         return expectation(marginals, self.log_unary, sizes) + expectation(edges, pairwise, sizes)
 
     def _score(self, structure: Any) -> Tensor:
-        T, valid = self.log_unary.shape[1], self._valid()
-        safe = self._check_labels(as_tensor("labels", structure, self._device), lowest=0).masked_fill(~valid, 0)
+        (B, T, S), valid = self.log_unary.shape, self._valid()
+        safe = check_integers("labels", structure, (B, T), 0, S - 1, valid).masked_fill(~valid, 0)
         unary = self.log_unary.gather(2, safe[:, :, None])[:, :, 0].double()
         score = unary.masked_fill(~valid, 0).sum(dim=1)
         if T == 1:
             return score
-        batch = torch.arange(len(safe), device=safe.device)[:, None]
+        batch = torch.arange(B, device=safe.device)[:, None]
         steps = torch.arange(T - 1, device=safe.device)[None, :]
         if self.log_pairwise.ndim == 2:
             pairs = self.log_pairwise[safe[:, :-1], safe[:, 1:]]
@@ -352,17 +342,6 @@ class LinearChain(LogLinear):
             rows, times = (size > 1 for size in self.log_pairwise.shape[:2])
             pairs = self.log_pairwise[batch * rows, steps * times, safe[:, :-1], safe[:, 1:]]
         return score + pairs.double().masked_fill(~valid[:, 1:], 0).sum(dim=1)
-
-    def _check_labels(self, labels: Tensor, lowest: int) -> Tensor:
-        B, T, S = self.log_unary.shape
-        check_shape("labels", labels.shape, "B T", B=B, T=T)
-        if labels.dtype not in (torch.int64, torch.int32, torch.int16, torch.uint8, torch.int8):
-            raise ValueRangeError(f"labels must be integers, got {labels.dtype}.")
-        bad = ((labels < lowest) | (labels >= S)) & self._valid()
-        if bad.any():
-            b, t = bad.nonzero()[0].tolist()
-            raise ValueRangeError(f"labels must be between {lowest} and S-1={S - 1}, got {labels[b, t]} at ({b}, {t}).")
-        return labels.long()
 
 
 def _arrays(*tensors: Tensor) -> list[Any]:

@@ -1,26 +1,19 @@
 """Base of structures that are the paths of a graph: segmentations, alignments. See ``inference.semirings``."""
 
 from abc import abstractmethod
-from typing import Any, ClassVar, NamedTuple, Self
+from typing import Any, ClassVar, Self
 
 import torch
 from torch import Tensor
 
 from trelliswork.compute.checks import check_scores, check_shape
 from trelliswork.distributions.base import Best, LogLinear
+from trelliswork.distributions.linear_chain import ChainExpectations
 from trelliswork.distributions.tensors import choose_backend, expectation, forbidden, host
 from trelliswork.errors import ValueRangeError
 from trelliswork.inference.paths import expectations, log_partition, torch_log_partition
 from trelliswork.inference.semirings import Integers, Lattice, Recursions
 from trelliswork.inference.tensors import doubles
-
-
-class PathExpectations(NamedTuple):
-    """log Z (B,), marginals of the parts (as the scores) and expected counts of pairs (B, S, S)."""
-
-    log_z: Tensor
-    marginals: Tensor
-    transition_counts: Tensor
 
 
 class PathStructure(LogLinear):
@@ -45,10 +38,10 @@ class PathStructure(LogLinear):
 
     log_pairwise = property(lambda self: self._pairs, doc="Scores of pairs of neighboring parts.")
 
-    def expectations(self) -> PathExpectations:
+    def expectations(self) -> ChainExpectations:
         """Return log Z (B,), the marginals and the expected number of pairs (B, S, S), from one pass."""
         log_z, marginals, counts = self._moments()
-        return PathExpectations(log_z.to(self._dtype), marginals, counts)
+        return ChainExpectations(log_z.to(self._dtype), marginals, counts)
 
     def transition_counts(self) -> Tensor:
         """Return the expected number of pairs of neighboring parts (B, S, S)."""

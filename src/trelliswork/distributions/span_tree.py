@@ -10,9 +10,9 @@ from torch import Tensor
 
 from trelliswork.compute.checks import check_count, check_lengths, check_shape
 from trelliswork.distributions.base import Best
-from trelliswork.distributions.tensors import as_tensor, draw_labels, draw_seeds, floats, host
+from trelliswork.distributions.tensors import check_integers, draw_labels, draw_seeds, floats, host
 from trelliswork.distributions.tree_base import PartTree
-from trelliswork.errors import ShapeError, ValueRangeError
+from trelliswork.errors import ShapeError
 from trelliswork.inference.span import autograd, brackets, torch_path
 from trelliswork.inference.tensors import doubles
 
@@ -29,8 +29,6 @@ class SpanTree(PartTree):
         With a fourth axis, spans have one of L labels, each with its own score. Entries below the diagonal are ignored.
     lengths : Tensor of int (B,), optional
         Length of each sentence, 1 to n; all n by default. The padding is ignored.
-    allowed : Tensor of bool (B, n, n) or (B, n, n, L), optional
-        Spans that a tree may have.
     backend : {"auto", "kernel", "torch"}
         ``auto`` uses compiled kernels for CPU tensors. ``torch`` computes log Z and marginals by torch operations on
         the tensors' device; best trees and samples are always computed on the CPU.
@@ -52,7 +50,7 @@ class SpanTree(PartTree):
     _axes = "B n n"
     _nouns = brackets.TREES
 
-    def __init__(self, log_span: Any, *, lengths: Any = None, allowed: Any = None, backend: str = "auto") -> None:
+    def __init__(self, log_span: Any, *, lengths: Any = None, backend: str = "auto") -> None:
         scores = floats("log_span", log_span)
         if scores.ndim not in (3, 4) or 0 in scores.shape:
             raise ShapeError(
@@ -60,7 +58,7 @@ class SpanTree(PartTree):
             )
         sizes = check_shape("log_span", scores.shape[:3], self._axes)
         counts = check_lengths(host(lengths), sizes["B"], sizes["n"])
-        self._set_scores("log_span", scores, counts, [self._allowed_mask(allowed, scores)], backend)
+        self._set_scores("log_span", scores, counts, backend)
 
     log_span = property(attrgetter("_scores"), doc="Scores of spans, (B, n, n) or with labels (B, n, n, L).")
 
@@ -107,11 +105,11 @@ class SpanTree(PartTree):
         allowed : Tensor of bool (B, n, n) or (B, n, n, L), optional
             Spans that a tree may have.
         """
-        scores = self.log_span
+        fits = None
         if known is not None:
-            mask = compatible(self._check_charts(known), self.lengths, scores.shape[3] if self.labeled else 1)
-            scores = scores.masked_fill(~(mask if self.labeled else mask[..., 0]), -torch.inf)
-        return self._like(scores, allowed=allowed)
+            fits = compatible(self._check_charts(known), self.lengths, self.log_span.shape[3] if self.labeled else 1)
+            fits = fits if self.labeled else fits[..., 0]
+        return self._within(self._allowed_mask(allowed), fits)
 
     @staticmethod
     def _parts_of(lengths: NDArray[np.int64], n: int) -> NDArray[np.bool_]:
@@ -165,18 +163,7 @@ def span_mask_of(lengths: Tensor, n: int) -> Tensor:
 
 def check_charts(given: Any, lengths: Tensor, n: int, n_labels: int) -> Tensor:
     """Return charts (B, n, n) as int64: labels from 0 to ``n_labels`` - 1 at spans, -1 for none."""
-    charts = as_tensor("charts", given, lengths.device)
-    check_shape("chart", charts.shape, "B n n", B=len(lengths), n=n)
-    if charts.is_floating_point() or charts.is_complex() or charts.dtype == torch.bool:
-        raise ValueRangeError(f"charts must contain integers, got {charts.dtype}.")
-    bad = ((charts < -1) | (charts >= n_labels)) & span_mask_of(lengths, n)
-    if bad.any():
-        b, i, j = bad.nonzero()[0].tolist()
-        raise ValueRangeError(
-            f"charts must contain labels from 0 to {n_labels - 1}, or -1 for no span, got {int(charts[b, i, j])} at "
-            f"({b}, {i}, {j})."
-        )
-    return charts.long()
+    return check_integers("charts", given, (len(lengths), n, n), -1, n_labels - 1, span_mask_of(lengths, n))
 
 
 def compatible(charts: Tensor, lengths: Tensor, n_labels: int) -> Tensor:

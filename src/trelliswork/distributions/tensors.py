@@ -106,7 +106,7 @@ def bool_mask(name: str, values: Any, pattern: str, device: torch.device, **size
 
 
 def check_integers(
-    name: str, values: Any, shape: tuple[int, ...], lowest: int, highest: int, inside: Tensor | None = None
+    name: str, values: Any, shape: tuple[int, ...], lowest: int, highest: int | Tensor, inside: Tensor | None = None
 ) -> Tensor:
     """Return checked int64 values of a shape, within limits where ``inside``."""
     given = as_tensor(name, values, None if inside is None else inside.device)
@@ -118,7 +118,8 @@ def check_integers(
     bad = bad if inside is None else bad & inside
     if bad.any():
         at = tuple(bad.nonzero()[0].tolist())
-        raise ValueRangeError(f"{name} must be between {lowest} and {highest}, got {int(given[at])} at {at}.")
+        limit = int(torch.as_tensor(highest).expand(shape)[at])
+        raise ValueRangeError(f"{name} must be between {lowest} and {limit}, got {int(given[at])} at {at}.")
     return given.long()
 
 

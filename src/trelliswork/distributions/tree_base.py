@@ -1,7 +1,6 @@
 """Base of trees that are scored by their parts, arcs or spans, with or without labels."""
 
 from abc import abstractmethod
-from collections.abc import Iterable
 from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
@@ -27,10 +26,8 @@ class PartTree(LogLinear):
 
     _axes: ClassVar[str]  # of the scores without labels, for error messages
 
-    def _set_scores(
-        self, name: str, scores: Tensor, lengths: NDArray[np.int64], masks: Iterable[Tensor | None], backend: str
-    ) -> None:
-        """Set the attributes; the shape of the scores has been checked. ``masks`` are parts that a tree may have."""
+    def _set_scores(self, name: str, scores: Tensor, lengths: NDArray[np.int64], backend: str) -> None:
+        """Set the attributes; the shape of the scores has been checked."""
         self._dtype, self._device = scores.dtype, scores.device
         self.backend = choose_backend(backend, scores.device)
         self.lengths = torch.as_tensor(lengths, device=scores.device)
@@ -38,9 +35,6 @@ class PartTree(LogLinear):
             valid = self._parts_of(lengths, scores.shape[1])
             check_scores(name, host(scores.detach()), valid)
             scores = torch.where(per_label(self._tensor(valid), scores), scores, 0)
-        for mask in masks:
-            if mask is not None:
-                scores = scores.masked_fill(~per_label(mask, scores), -torch.inf)
         self._scores = scores
         self._log_sum = self._sum_labels()
 
@@ -63,12 +57,20 @@ class PartTree(LogLinear):
     def _like(self, scores: Tensor, **changes: Any) -> Self:
         """Return the distribution with other scores, and other arguments of the constructor."""
 
-    def _allowed_mask(self, allowed: Any, scores: Tensor) -> Tensor | None:
+    def _within(self, *masks: Tensor | None) -> Self:
+        """Return the trees whose parts are in all of the masks."""
+        scores = self._scores
+        for mask in masks:
+            if mask is not None:
+                scores = scores.masked_fill(~per_label(mask, scores), -torch.inf)
+        return self._like(scores)
+
+    def _allowed_mask(self, allowed: Any) -> Tensor | None:
         if allowed is None:
             return None
-        axes = f"{self._axes} L" if scores.ndim == as_tensor("allowed", allowed).ndim == 4 else self._axes
-        sizes = dict(zip(f"{self._axes} L".split(), scores.shape, strict=False))
-        return bool_mask("allowed", allowed, axes, scores.device, **sizes)
+        axes = f"{self._axes} L" if self._scores.ndim == as_tensor("allowed", allowed).ndim == 4 else self._axes
+        sizes = dict(zip(f"{self._axes} L".split(), self._scores.shape, strict=False))
+        return bool_mask("allowed", allowed, axes, self._scores.device, **sizes)
 
     def _moments(self) -> tuple[Tensor, ...]:
         needs_graph = torch.is_grad_enabled() and self._scores.requires_grad
