@@ -80,7 +80,7 @@ def test_padding_and_errors():
     padded = NgramChain(LinearChain(unary, pairwise, lengths=[2, 4]), chain._emits, S)
     assert padded.argmax().value[0, 2:].tolist() == padded.mbr().value[0, 2:].tolist() == [-1, -1]
     assert (padded.marginals()[0, 2:] == 0).all()
-    with pytest.raises(ValueRangeError, match="between -1 and S-1=2"):
+    with pytest.raises(ValueRangeError, match="known must be between -1 and 2"):
         chain.condition(known=torch.full((1, T), 3))
     nothing = chain.condition(allowed=torch.zeros((1, T, S), dtype=torch.bool))
     with pytest.raises(ImpossibleError):

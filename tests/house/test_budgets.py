@@ -10,7 +10,7 @@ BUDGETS = {
     "cli": (5_600, 4_500),
     "compute": (2_300, 1_800),
     "data": (6_910, 5_500),
-    "distributions": (3_045, 2_100),
+    "distributions": (3_042, 2_100),
     "errors": (100, 100),
     "explore": (1_019, 0),
     "features": (3_377, 2_900),

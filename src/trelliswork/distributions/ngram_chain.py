@@ -8,7 +8,7 @@ from torch import Tensor
 from trelliswork.compute.checks import check_shape
 from trelliswork.distributions.base import Best, Distribution, Kind
 from trelliswork.distributions.linear_chain import LinearChain
-from trelliswork.distributions.tensors import as_tensor, bool_mask
+from trelliswork.distributions.tensors import as_tensor, bool_mask, check_integers
 from trelliswork.errors import ValueRangeError
 
 
@@ -114,10 +114,7 @@ class NgramChain(Distribution):
         if allowed is not None:
             mask &= bool_mask("allowed", allowed, "B T S", device, B=B, T=T, S=S)
         if known is not None:
-            labels = as_tensor("known", known, device)
-            check_shape("known", labels.shape, "B T", B=B, T=T)
-            if ((labels < -1) | (labels >= S)).any():
-                raise ValueRangeError(f"labels must be between -1 and S-1={S - 1}.")
+            labels = check_integers("known", known, (B, T), -1, S - 1)
             mask &= (labels[:, :, None] < 0) | (labels[:, :, None] == torch.arange(S, device=device))
         return NgramChain(self._states.condition(allowed=mask[:, :, self._emits]), self._emits, S)
 
