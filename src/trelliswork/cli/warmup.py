@@ -119,7 +119,7 @@ def _use(name: str) -> None:
         "mrf-lm": [(lambda: tw.MRFLanguageModel(max_iter=2), words, None)],
         "mrf-tagger": [(lambda: tw.MRFTagger(max_iter=2), words, tags)],
         "parser": [(lambda: tw.DependencyParser(max_iter=1), tagged, trees)],
-        "pcfg": [(lambda: tw.PCFG(2, 2, max_iter=1), words, None)],
+        "pcfg": [(lambda: tw.PCFG(2, n_preterminals=2, max_iter=1), words, None)],
     }
     for make, X, y in makers[name]:
         model = make()
@@ -132,8 +132,11 @@ def _query_distributions() -> None:
     import torch
 
     from trelliswork import LinearChain, ProjectiveTree, SpanningTree
+    from trelliswork.distributions import Alignment, SemiMarkovChain
 
     for dtype in (torch.float32, torch.float64):
         scores = torch.zeros(2, 4, 4, dtype=dtype)
         for made in (LinearChain(scores, scores[0]), ProjectiveTree(scores), SpanningTree(scores)):
             made.marginals(), made.entropy(), made.argmax(), made.topk(2), made.sample()
+    for paths in (SemiMarkovChain(torch.zeros(1, 2, 2, 1), torch.zeros(1, 1)), Alignment(torch.zeros(1, 3, 3, 3))):
+        paths.marginals(), paths.log_partition(), paths.topk(2), paths.sample(), paths._torch_log_z()

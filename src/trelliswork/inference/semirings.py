@@ -40,8 +40,7 @@ This is the plain tier: log space, float64, no intrinsics, right for every input
 """
 
 import math
-from collections.abc import Callable, Iterator
-from functools import partial
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -164,15 +163,6 @@ class Recursions:
         rows = np.empty((self._links(lattice, offsets, np.empty((0, 6), np.int64)), 6), np.int64)
         self._links(lattice, offsets, rows)
         return Links(*rows[np.argsort(rows[:, 0], kind="stable")].T.copy())
-
-    def tasks(self, lattice: Lattice, parts: Doubles, pairs: Doubles) -> Iterator[tuple[str, Callable[[], object]]]:
-        """Yield the name and the call of each query, to compile its kernel before it is needed."""
-        yield "log Z", partial(self.log_partition, lattice, parts, pairs)
-        yield "expectations", partial(self.expectations, lattice, parts, pairs)
-        yield "k best", partial(self.topk, lattice, parts, pairs, 2)
-        uniforms = np.zeros((1, len(parts), lattice.longest))
-        yield "links", partial(self.links, lattice)
-        yield "samples", partial(self.sample, lattice, parts, pairs, uniforms)
 
 
 def _ranges(lattice: Lattice, times: int = 1) -> threads.Ranges:
