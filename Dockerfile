@@ -3,8 +3,10 @@ FROM python:3.11-slim AS build
 WORKDIR /source
 COPY pyproject.toml README.md LICENSE constraints.txt ./
 COPY src ./src
+# Models that need PyTorch: --build-arg EXTRAS=serve,torch
+ARG EXTRAS=serve
 RUN python -m venv /opt/trelliswork \
- && /opt/trelliswork/bin/python -m pip install --no-cache-dir --constraint constraints.txt '.[serve]'
+ && /opt/trelliswork/bin/python -m pip install --no-cache-dir --constraint constraints.txt ".[${EXTRAS}]"
 
 FROM python:3.11-slim
 COPY --from=build /opt/trelliswork /opt/trelliswork
