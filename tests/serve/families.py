@@ -65,7 +65,7 @@ def fitted(name: str) -> Any:
 
 def service_of(models: dict[str, Any], key: bytes | None = None, **limits: Any) -> Service:
     """Return the service of a worker with models."""
-    settings = Settings(**limits)
+    settings = Settings(**{"timeout": 600.0} | limits)  # kernels may have to be compiled
     named = {name: abilities_of(type(model), settings.page) for name, model in models.items()}
     memory = Metrics.create(named, 2)
     service = Service(settings, named, Metrics(named, memory, 2, 0), key)
@@ -78,7 +78,7 @@ class Page(TestClient):
     """A client of the page of one model, which is called m."""
 
     def __init__(self, model: Any, **limits: Any) -> None:
-        app = create_app(service_of({"m": model}, **{"page": True, "timeout": 600.0} | limits))
+        app = create_app(service_of({"m": model}, **{"page": True} | limits))
         super().__init__(app, base_url="http://127.0.0.1:8765")
 
     def facts(self) -> Any:
