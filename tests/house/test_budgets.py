@@ -9,21 +9,20 @@ BUDGETS = {
     "answers": (600, 600),
     "cli": (5_600, 4_500),
     "compute": (2_300, 1_800),
-    "data": (6_910, 5_500),
-    "distributions": (3_042, 2_100),
+    "data": (6_950, 5_500),
+    "distributions": (3_050, 2_100),
     "errors": (100, 100),
-    "explore": (1_019, 0),
-    "features": (3_377, 2_900),
-    "inference": (21_482, 18_000),
-    "integrations": (2_309, 2_300),
+    "features": (3_400, 2_900),
+    "inference": (21_300, 18_000),
+    "integrations": (2_350, 2_300),
     "learning": (1_800, 1_800),
     "machine": (20, 20),
-    "metrics": (1_280, 1_250),
-    "models": (25_594, 20_500),
-    "report": (2_136, 2_000),
-    "serve": (3_090, 2_200),
+    "metrics": (1_300, 1_250),
+    "models": (24_400, 20_500),
+    "report": (2_150, 2_000),
+    "serve": (2_200, 2_200),
 }
-TOTAL = (79_200, 66_000)
+TOTAL = (77_100, 66_000)
 
 
 def sizes() -> dict[str, int]:
