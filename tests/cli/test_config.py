@@ -112,6 +112,10 @@ def test_help_all_lists_what_help_leaves_out():
     assert "more options" not in every
 
 
+def test_help_of_the_shell_has_no_python():
+    assert "set_params" not in run("train", "crf", "--help-all").stdout
+
+
 def test_info():
     facts = json.loads(run("info", "--json").stdout)
     assert facts["trelliswork"] == __version__

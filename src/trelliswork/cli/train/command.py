@@ -287,7 +287,7 @@ def _option(name: str, kind: Any, default: Any, text: str, panel: str, *decls: s
 
 def _from_declaration(d: "Declared") -> inspect.Parameter:
     """Return the option of an estimator's parameter."""
-    p, text = d.parameter, d.parameter.text
+    p, text = d.parameter, d.parameter.text.partition(" In Python ")[0]  # what the shell cannot say comes last
     more: dict[str, Any] = {"show_default": p.unset} if d.default is None and p.unset else {}
     limits = {k: v for k, v in (("min", p.minimum), ("max", p.maximum)) if v is not None}
     plain = [t for t in d.types if t in (bool, int, float, str)]

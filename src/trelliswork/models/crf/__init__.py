@@ -97,10 +97,10 @@ class CRF(Tagger):
     features: Annotated[
         Features,
         Parameter(
-            "A preset (chunking, pos, ner, letters), or CRF++ templates: a file, their text, or parsed. In Python "
-            "also a function f(sentence, t) that returns the attributes of a token (a dict or a list of strings), "
-            "or None if the tokens are such attributes. A function is not saved: pass it to set_params after "
-            "loading. B templates with columns score pairs of labels by observations.",
+            "A preset (chunking, pos, ner, letters), or CRF++ templates: a file or their text. B templates with "
+            "columns score pairs of labels by observations. In Python also parsed templates, a function "
+            "f(sentence, t) that returns the attributes of a token (a dict or a list of strings), or None if the "
+            "tokens are such attributes. A function is not saved: pass it to set_params after loading.",
             parse=str,
         ),
     ] = "pos"
