@@ -41,7 +41,7 @@ def by_enumeration(model, sentence, scheme):
 @pytest.mark.parametrize("temperature", [1.0, 1.7])
 def test_spans_against_all_labelings(name, temperature):
     model, sentence = MODELS[name](), ["the", "old", "dogs"]
-    model.calibration_ = Calibration("temperature", {"all": temperature}, 1)
+    model.calibration_ = Calibration({"all": temperature}, 1)
     scheme = "bioes" if name == "bioes" else "bio"
     expected = by_enumeration(model, sentence, scheme)
     (found,) = model.predict_spans([sentence])

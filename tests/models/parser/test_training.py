@@ -94,7 +94,7 @@ def test_development_data_keeps_the_best_epoch_of_each_stage(order):
 
 
 def test_the_best_epoch_by_log_score():
-    settings = {"order": 1, **SMALL, "learning_rate": 2.0, "calibrated": False, "early_stopping": "log-score"}
+    settings = {"order": 1, **SMALL, "learning_rate": 0.5, "calibrated": False, "early_stopping": "log-score"}
     model = made(DependencyParser, **settings, max_iter=4, options={"max_iter_labels": 3}).fit(
         X[:100], Y[:100], dev=(X_DEV, Y_DEV)
     )
