@@ -211,6 +211,10 @@ def test_processes_with_nothing_to_do(folder, tmp_path):
     assert [(tmp_path / "out" / file.name).read_text() for file in files] == ["", expected]
     assert together(3, "evaluate", folder / "crf", *files) == done("evaluate", folder / "crf", files[1])
     assert together(3, "score", folder / "tagger", *files) == done("score", folder / "tagger", files[1])
+    words = ("tag", folder / "crf", *files, "--output", "json")
+    for code, printed, error in on_ranks(2, f"{HERE}:command", list(map(str, words))):
+        assert (code, printed) == (2, "")
+        assert not error or "which processes cannot share" in " ".join(error.replace("│", " ").split())
 
 
 @pytest.mark.slow

@@ -11,7 +11,7 @@ from spacy.tokens import Doc, DocBin  # noqa: E402
 from spacy.training import Example  # noqa: E402
 
 from tests.conftest import ROOT  # noqa: E402
-from tests.models.fitted import TRAIN  # noqa: E402
+from tests.models.fitted import TRAIN, fitted  # noqa: E402
 from trelliswork import CRF, DependencyParser  # noqa: E402
 from trelliswork.data.schemes import spans  # noqa: E402
 from trelliswork.errors import DataError, NotFittedError  # noqa: E402
@@ -123,6 +123,11 @@ def test_errors(models):
     nlp = spacy.blank("en")
     with pytest.raises(DataError, match="needs a DependencyParser"):
         nlp.add_pipe("trelliswork_parser", config={"model": str(models / "ner")})
+    with pytest.raises(DataError, match="labels of spans in BIO or BIOES"):
+        nlp.add_pipe("trelliswork_ner", config={"model": str(models / "tagger")})
+    fitted("FactorialCRF").save(models / "layers")
+    with pytest.raises(DataError, match="several layers"):
+        nlp.add_pipe("trelliswork_tagger", config={"model": str(models / "layers")})
     with pytest.raises(DataError, match="must be tag or pos"):
         nlp.add_pipe("trelliswork_tagger", config={"attribute": "lemma"})
     with pytest.raises(NotFittedError, match="has no model"):

@@ -25,7 +25,7 @@ from trelliswork.answers import Answer, Want, ask, layers_with_spans
 from trelliswork.data.tokenize import Piece, sentence_ends
 from trelliswork.errors import DataError, NotFittedError
 from trelliswork.models import CRF, DependencyParser, Estimator, load
-from trelliswork.models.tasks import Tagger
+from trelliswork.models.tasks import LayeredTagger, Tagger
 
 ATTRIBUTES = {"form": "text", "upos": "pos_", "xpos": "tag_", "lemma": "lemma_", "deprel": "dep_"}
 KEEP = {"tag": "tag_", "pos": "pos_"}
@@ -65,6 +65,8 @@ class Component:
     def _set(self, model: Any, source: str) -> None:
         if not isinstance(model, self.task):
             raise DataError(f"{source}: {self.name} needs a {self.task.__name__}, got a model of kind {model.kind!r}.")
+        if isinstance(model, LayeredTagger):
+            raise DataError(f"{source}: {self.name} sets one label per token, but this model has several layers.")
         self.model = model
         if not self.columns:
             named = [ATTRIBUTES.get(c) for c in getattr(model, "input_", {}).get("columns") or []]

@@ -53,10 +53,12 @@ def with_option(help: str) -> Any:
     return typer.Option("--with", metavar="PARTS", help=f"What to add, separated by commas: {help}", show_default=False)
 
 
-def wanted(text: str | None, parts: Sequence[str]) -> "Want":
-    """Return what ``--with`` asks for; a model of a task has some parts."""
+def wanted(text: str | None, parts: Sequence[str], form: Form | None) -> "Want":
+    """Return what ``--with`` asks for; a model of a task has some parts. Check that ``--output`` can be written."""
     from trelliswork.answers import Want
 
+    if form == Form.json and current().size > 1:
+        raise typer.BadParameter("--output json is one array, which processes cannot share: use jsonl.")
     chosen: dict[str, Any] = {}
     for part in text.split(",") if text is not None else ():
         name, _, value = part.strip().partition("=")
@@ -72,8 +74,6 @@ class Objects:
     """Answers as JSON: one object per line, or one array."""
 
     def __init__(self, stream: TextIO, form: Form) -> None:
-        if form == Form.json and current().size > 1:
-            raise typer.BadParameter("--output json is one array, which processes cannot share: use jsonl.")
         self._stream, self._array, self._n = stream, form == Form.json, 0
 
     def write(self, answers: "Iterable[Answer]", corpus: Any) -> None:

@@ -98,7 +98,7 @@ def parse(
     """
     from trelliswork.models.tasks import TreeParser
 
-    want = wanted(with_, ("marginals", "subtrees", "topk"))
+    want = wanted(with_, ("marginals", "subtrees", "topk"), output)
     source = inputs_of(files, bundled, stdin=True)
     split = chosen_tokenizer(tokenize, tokenizer, format)
     if getattr(class_of(model), "constituents", False):

@@ -102,7 +102,7 @@ def tag(
     from trelliswork.data.tokenize import read_raw_text
     from trelliswork.models.tasks import LayeredTagger, Tagger
 
-    want = wanted(with_, ("marginals", "spans", "topk"))
+    want = wanted(with_, ("marginals", "spans", "topk"), output)
     if want.topk and (decode != TagDecide.viterbi or min_probability is not None):
         raise typer.BadParameter(
             "--with topk=K gives the most probable labelings: leave --decoding and --min-probability out."
