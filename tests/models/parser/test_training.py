@@ -106,7 +106,8 @@ def test_the_best_epoch_by_log_score():
     parses, gold = model.predict(X_DEV), [arc for tree in Y_DEV for arc in tree]
     flat = [arc for tree in parses for arc in tree]
     labels = [p for row in model.predict_label_probabilities(X_DEV, heads_of(parses)) for p in row]
-    kept = [np.log(p[label]) for (h, _), (g, label), p in zip(flat, gold, labels, strict=True) if h == g and label in p]
+    rows = zip(flat, gold, labels, strict=True)
+    kept = [np.log(max(p[label], 1e-30)) for (h, _), (g, label), p in rows if h == g and label in p]
     assert (model.report_.metric, model.report_.dev) == ("log score", pytest.approx(np.mean(kept), rel=1e-5))
 
 
