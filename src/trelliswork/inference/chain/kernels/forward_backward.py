@@ -29,24 +29,39 @@ from trelliswork.compute.jit import helper, kernel, method
 from trelliswork.compute.kernels.products import Factor, add_product
 from trelliswork.compute.kernels.rows import exp_row
 from trelliswork.compute.parts import load_part, store_part
-from trelliswork.compute.simd import add, get, lanes, largest, load, maximum, multiply, put, spread, store, total
+from trelliswork.compute.simd import (
+    VECTOR_BYTES,
+    add,
+    get,
+    lanes,
+    largest,
+    load,
+    maximum,
+    multiply,
+    put,
+    spread,
+    store,
+    total,
+)
 from trelliswork.compute.simd import multiply_add as fma
 from trelliswork.compute.tiles import add_outer, load_tile, store_tile, tile
 from trelliswork.inference.chain.kernels.records import Chains, Outputs, Transitions, make_lattice
 
 ROWS = 4  # sequences that advance together
+MANY, WIDE = 16, 256  # from this many states on, more do
+MORE = 8 if VECTOR_BYTES == 64 else ROWS  # rows of a product for which there are registers
 BLOCK = 64  # positions whose w is kept for one pass over the transition counts
 # Numbers below the smallest normal one are lost; times the limit that is still far below the type's precision.
 LIMIT_32, LIMIT_64 = 1e25, 1e280
 
 
 class BackwardSpace(NamedTuple):
-    """Working memory of the backward pass of ``ROWS`` sequences."""
+    """Working memory of the backward pass of n sequences."""
 
-    beta: Any  # (ROWS, Sp)
-    w: Any  # (ROWS, Sp)
-    kept: Any  # (ROWS, BLOCK, Sp) w of the last positions
-    outer: Any  # (1 or ROWS, S up to whole tiles, Sp) sums of alpha_{t-1} w_t^T
+    beta: Any  # (n, Sp)
+    w: Any  # (n, Sp)
+    kept: Any  # (n, BLOCK, Sp) w of the last positions
+    outer: Any  # (1 or n, S up to whole tiles, Sp) sums of alpha_{t-1} w_t^T
 
 
 @helper
@@ -71,24 +86,39 @@ fill = method("fill", _fill_from_array)
 
 
 @helper
-def _product(rows, panels, out, alone):
-    """Compute out = rows @ P, (4, Sp) each; ``panels`` (Sp/2W, S, 2W) is P cut into strips two vectors wide.
+def _group_size(Sp):
+    """Return how many sequences advance together: more if the transitions do not stay in the first-level cache."""
+    return MANY if Sp >= WIDE else ROWS
 
-    ``alone``: of the first row only. If Sp is an odd number of vectors, only the left half of the last strip is used.
+
+@helper
+def _product(rows, n, panels, out):
+    """Compute out = rows @ P of the first n rows; ``panels`` (Sp/2W, S, 2W) is P cut into strips two vectors wide.
+
+    If Sp is an odd number of vectors, only the left half of the last strip is used.
     """
     _, S, wide = panels.shape
-    Sp, factor = rows.shape[1], Factor(rows, 0, rows.shape[1], 1)
+    Sp = rows.shape[1]
     whole = Sp - Sp % wide
     for j in range(0, whole, wide):
-        if alone:
-            store_tile(out, j, Sp, add_product(tile(rows, 0.0, 1, 2), factor, panels, j * S, wide, S))
-        else:
-            store_tile(out, j, Sp, add_product(tile(rows, 0.0, ROWS, 2), factor, panels, j * S, wide, S))
+        if n == 1:
+            store_tile(out, j, Sp, add_product(tile(rows, 0.0, 1, 2), Factor(rows, 0, Sp, 1), panels, j * S, wide, S))
+            continue
+        most = n // MORE * MORE * Sp
+        for r in range(0, most, MORE * Sp):
+            sums = add_product(tile(rows, 0.0, MORE, 2), Factor(rows, r, Sp, 1), panels, j * S, wide, S)
+            store_tile(out, r + j, Sp, sums)
+        for r in range(most, n * Sp, ROWS * Sp):
+            rest = add_product(tile(rows, 0.0, ROWS, 2), Factor(rows, r, Sp, 1), panels, j * S, wide, S)
+            store_tile(out, r + j, Sp, rest)
     if whole < Sp:
-        if alone:
-            store_tile(out, whole, Sp, _half(tile(rows, 0.0, 1, 1), factor, panels, whole * S, wide, S))
-        else:
-            store_tile(out, whole, Sp, _half(tile(rows, 0.0, ROWS, 1), factor, panels, whole * S, wide, S))
+        if n == 1:
+            half = _half(tile(rows, 0.0, 1, 1), Factor(rows, 0, Sp, 1), panels, whole * S, wide, S)
+            store_tile(out, whole, Sp, half)
+            return
+        for r in range(0, n * Sp, ROWS * Sp):
+            halves = _half(tile(rows, 0.0, ROWS, 1), Factor(rows, r, Sp, 1), panels, whole * S, wide, S)
+            store_tile(out, r + whole, Sp, halves)
 
 
 @helper
@@ -112,26 +142,31 @@ def _add_outer(alpha, left, kept, right, n_steps, S, weight, outer, to):
 
     ``left`` and ``right`` are the flat indices of the first alpha and the first w; rows are Sp apart.
     """
-    Sp, W = outer.shape[2], lanes(outer)
-    for i in range(0, S, ROWS):
-        column, row = Factor(alpha, left + i, 1, Sp), to + i * Sp
-        for j in range(0, Sp - W, 2 * W):
-            sums = add_product(tile(outer, 0.0, ROWS, 2), column, kept, right + j, Sp, n_steps)
-            old = load_tile(sums, outer, row + j, Sp)
-            store_tile(outer, row + j, Sp, fma(sums, tile(outer, weight, ROWS, 2), old))
-        if (Sp // W) % 2:
-            j = Sp - W
-            half = _half(tile(outer, 0.0, ROWS, 1), column, kept, right + j, Sp, n_steps)
-            old_half = load_tile(half, outer, row + j, Sp)
-            store_tile(outer, row + j, Sp, fma(half, tile(outer, weight, ROWS, 1), old_half))
+    Sp, W, most = outer.shape[2], lanes(outer), S // MORE * MORE
+    for j in range(0, Sp - W, 2 * W):  # a strip of w stays in the first-level cache
+        for i in range(0, most, MORE):
+            sums = add_product(tile(outer, 0.0, MORE, 2), Factor(alpha, left + i, 1, Sp), kept, right + j, Sp, n_steps)
+            old = load_tile(sums, outer, to + i * Sp + j, Sp)
+            store_tile(outer, to + i * Sp + j, Sp, fma(sums, tile(outer, weight, MORE, 2), old))
+        for i in range(most, S, ROWS):
+            rest = add_product(tile(outer, 0.0, ROWS, 2), Factor(alpha, left + i, 1, Sp), kept, right + j, Sp, n_steps)
+            old_rest = load_tile(rest, outer, to + i * Sp + j, Sp)
+            store_tile(outer, to + i * Sp + j, Sp, fma(rest, tile(outer, weight, ROWS, 2), old_rest))
+    if (Sp // W) % 2:
+        j = Sp - W
+        for i in range(0, S, ROWS):
+            half = _half(tile(outer, 0.0, ROWS, 1), Factor(alpha, left + i, 1, Sp), kept, right + j, Sp, n_steps)
+            old_half = load_tile(half, outer, to + i * Sp + j, Sp)
+            store_tile(outer, to + i * Sp + j, Sp, fma(half, tile(outer, weight, ROWS, 1), old_half))
 
 
 @helper
 def _add_counts(transition, outer, counts):
     """Add transition * outer to counts (S, S), and set ``outer`` to zero."""
     for i in range(counts.shape[0]):
+        out, factor, here = counts[i], transition[i], outer[i]
         for j in range(counts.shape[1]):
-            counts[i, j] += transition[i, j] * outer[i, j]
+            out[j] += factor[j] * here[j]
     outer[:] = 0
 
 
@@ -166,11 +201,12 @@ def forward(start, stop, chains, transitions, lattice, log_z):
     place, emission, alpha, scale = lattice
     panels, log_shift = transitions.panels, transitions.log_shift
     T, Sp, W = alpha.shape[1], alpha.shape[2], lanes(alpha)
-    rows = np.zeros((ROWS, Sp), alpha.dtype)
-    prior = np.empty((ROWS, Sp), alpha.dtype)
-    mass = np.empty(ROWS)  # product of the scales since the last logarithm
-    for group in range(start, stop, ROWS):
-        n = min(ROWS, stop - group)
+    size = _group_size(Sp)
+    rows = np.zeros((size, Sp), alpha.dtype)
+    prior = np.empty((size, Sp), alpha.dtype)
+    mass = np.empty(size)  # product of the scales since the last logarithm
+    for group in range(start, stop, size):
+        n = min(size, stop - group)
         prior[:] = 1
         mass[:] = 1
         for r in range(n):
@@ -181,7 +217,7 @@ def forward(start, stop, chains, transitions, lattice, log_z):
             log_z[b] = shifts
         for t in range(lengths[order[group]]):
             if t > 0:
-                _product(rows, panels, prior, n == 1)
+                _product(rows, n, panels, prior)
             for r in range(n):
                 b = order[group + r]
                 if t >= lengths[b]:
@@ -221,7 +257,7 @@ def _backward(group, n, chains, transitions, lattice, safe, out, space):
     w[:] = 0
     for t in range(lengths[order[group]] - 1, -1, -1):
         if t < lengths[order[group]] - 1:
-            _product(w, panels, beta, n == 1)
+            _product(w, n, panels, beta)
         for r in range(n):
             b = order[group + r]
             if t >= lengths[b]:
@@ -277,15 +313,16 @@ def backward(start, stop, chains, transitions, lattice, safe, out):
     separate = False  # whether sequences that advance together have counts of their own
     for k in range(start, stop - 1):
         separate |= slot[order[k]] != slot[order[k + 1]]
+    size = ROWS if separate else _group_size(Sp)
     space = BackwardSpace(
-        np.zeros((ROWS, Sp), dtype),
-        np.zeros((ROWS, Sp), dtype),
-        np.empty((ROWS, BLOCK if counts.shape[0] else 0, Sp), dtype),
+        np.zeros((size, Sp), dtype),
+        np.zeros((size, Sp), dtype),
+        np.empty((size, BLOCK if counts.shape[0] else 0, Sp), dtype),
         np.zeros((ROWS if separate else 1, -(-S // ROWS) * ROWS if counts.shape[0] else 0, Sp), dtype),
     )
-    before = np.empty(ROWS, np.bool_)
-    for group in range(start, stop, ROWS):
-        n, fine = min(ROWS, stop - group), False
+    before = np.empty(size, np.bool_)
+    for group in range(start, stop, size):
+        n, fine = min(size, stop - group), False
         while not fine:  # rarely more than once: what an unsafe sequence added to shared counts must go
             for r in range(n):
                 before[r] = safe[order[group + r]]
@@ -306,10 +343,10 @@ def backward(start, stop, chains, transitions, lattice, safe, out):
 def forward_backward(start, stop, chains, transitions, log_z, safe, out):
     """Run both passes group by group, so that alpha is used while it is in the cache."""
     order, lengths, matrix = chains.order, chains.lengths, transitions.matrix
-    place = np.empty(len(lengths), np.int64)
-    lattice = make_lattice(place, ROWS, lengths[order[start]] if start < stop else 0, matrix.shape[0], matrix)
-    for group in range(start, stop, ROWS):
-        end = min(group + ROWS, stop)
+    place, size = np.empty(len(lengths), np.int64), max(1, min(_group_size(matrix.shape[0]), stop - start))
+    lattice = make_lattice(place, size, lengths[order[start]] if start < stop else 0, matrix.shape[0], matrix)
+    for group in range(start, stop, size):
+        end = min(group + size, stop)
         for r in range(end - group):
             place[order[group + r]] = r
         forward(group, end, chains, transitions, lattice, log_z)
