@@ -24,7 +24,13 @@ INDUCTION: list[tuple[str, dict[str, Any]]] = [
     ("EM, rank 12, right bias", {"n_nonterminals": 15, "rank": 12, "max_iter": 40, "right_bias": 4.0}),
     (
         "Adam, neural, rank 12",
-        {"n_nonterminals": 15, "rank": 12, "max_iter": 20, "parameterization": "neural", "algorithm": "gradient"},
+        {
+            "n_nonterminals": 15,
+            "rank": 12,
+            "max_iter": 20,
+            "parameterization": "neural",
+            "options": {"algorithm": "gradient"},
+        },
     ),
 ]
 
