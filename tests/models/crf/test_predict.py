@@ -159,3 +159,6 @@ def test_scores_that_overflow_are_an_error(order, frozen):
     for query in queries:
         with pytest.raises(ValueRangeError, match="left the range of float32"):
             query(large)
+    finite = [[{"a": 1e33, "b": -1e33, "c": 1e33}] * 4]  # each score is in the range; their sums need not be
+    with pytest.raises(ValueRangeError, match="left the range of float32"):
+        crf.predict(finite)

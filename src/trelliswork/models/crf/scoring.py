@@ -30,9 +30,12 @@ def laid_out(weights: Floats, layout: FeatureLayout, allowed: Allowed | None, st
     return SparseWeights(weights, layout, allowed, structure)
 
 
-def check_overflow(scores: NDArray[np.floating]) -> None:
-    """Raise if sums of weights times values of attributes have left the range of float32."""
-    if not are_scores(scores):
+LARGEST = 1e30  # sums of such scores along a sentence stay finite
+
+
+def check_overflow(scores: NDArray[np.floating], values: object = None) -> None:
+    """Raise if sums of weights times values of attributes leave the range of float32, also along a sentence."""
+    if not are_scores(scores) or (values is not None and np.abs(scores).max(initial=0) > LARGEST):
         raise ValueRangeError(
             "the scores of labels left the range of float32: use smaller values of the attributes, or train with a "
             "larger l2."
@@ -83,7 +86,7 @@ class Scorer:
             w = laid_out(w, self._layout, self._allowed, self._structure)
         S, offsets = self._layout.n_labels, self._tokens.offsets
         unary = self._unary(w)
-        check_overflow(unary)
+        check_overflow(unary, self._tokens.values)
         unary[offsets[:-1]] += w.start
         unary[offsets[1:] - 1] += w.end
         if ruled_out is not None:
