@@ -35,7 +35,9 @@ LARGEST = 1e30  # sums of such scores along a sentence stay finite
 
 def check_overflow(scores: NDArray[np.floating], values: object = None) -> None:
     """Raise if sums of weights times values of attributes leave the range of float32, also along a sentence."""
-    if not are_scores(scores) or (values is not None and np.abs(scores).max(initial=0) > LARGEST):
+    if not are_scores(scores) or (
+        values is not None and np.abs(scores).max(initial=0, where=scores > -np.inf) > LARGEST
+    ):
         raise ValueRangeError(
             "the scores of labels left the range of float32: use smaller values of the attributes, or train with a "
             "larger l2."
