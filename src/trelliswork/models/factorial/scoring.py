@@ -44,7 +44,7 @@ class FactorialScorer:
             for d, tokens in enumerate(self._tokens):
                 S = w.tables.layers[d].n_labels
                 scores = w.scores(d, tokens, first, last)
-                check_overflow(scores, tokens.values)
+                check_overflow(scores)
                 out = None if ruled_out is None else ruled_out[d]
                 if out is not None:
                     scores[:, :S][out[offsets[first] : offsets[last]]] = -np.inf
