@@ -37,7 +37,7 @@ def test_the_score_of_a_tree_is_log_z_of_that_tree_alone():
     sentence = next(s for s in bundled.load("test") if len(s.words) == 5)
     one = module._sentence(parser, sentence, 1, 0)
     (a, b, c), parts = one.scores, one.parts
-    heads = parser.posterior(list(zip(sentence.words, sentence.tags, strict=True))).argmax()[0][0].tolist()
+    heads = parser.posterior(list(zip(sentence.words, sentence.tags, strict=True))).argmax().value[0].tolist()
     on = [k for k, (h, m) in enumerate(zip(parts.heads, parts.modifiers, strict=True)) if heads[m - 1] == h]
     alone = np.full(len(a), -np.inf)
     alone[on] = a[on]

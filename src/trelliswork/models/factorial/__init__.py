@@ -88,7 +88,7 @@ class FactorialCRF(LayeredTagger):
     --------
     >>> X, y = [["the", "dog"], ["a", "dog", "runs"]], [[("D", "B-NP"), ("N", "I-NP")]]
     >>> y.append([("D", "B-NP"), ("N", "I-NP"), ("V", "B-VP")])
-    >>> tagger = FactorialCRF(("pos", "chunk"), "U:%x[0,0]", l2=0.1).fit(X, y)
+    >>> tagger = FactorialCRF(("pos", "chunk"), features="U:%x[0,0]", l2=0.1).fit(X, y)
     >>> tagger.predict([["the", "dog", "runs"]])
     [[('D', 'B-NP'), ('N', 'I-NP'), ('V', 'B-VP')]]
     """

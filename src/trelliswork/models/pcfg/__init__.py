@@ -73,7 +73,8 @@ class PCFG(TreeParser, LanguageModel):
 
     Examples
     --------
-    >>> pcfg = PCFG(2, 3, max_iter=5, tol=0).fit([["the", "dog", "runs"], ["a", "dog", "sees", "the", "cat"]])
+    >>> sentences = [["the", "dog", "runs"], ["a", "dog", "sees", "the", "cat"]]
+    >>> pcfg = PCFG(2, n_preterminals=3, max_iter=5, tol=0).fit(sentences)
     >>> [tree.leaves() for tree in pcfg.predict([["the", "cat", "runs"]])]
     [('the', 'cat', 'runs')]
     """
