@@ -6,6 +6,7 @@ from itertools import product
 import numpy as np
 
 from trelliswork.inference.graph import Tables, Wiring, wire
+from trelliswork.inference.graph.reference import Factor, Graph
 
 
 @dataclass
@@ -128,3 +129,14 @@ def random_graph(
         tables.append(Tables(np.array(members), which, draw((B, F, *shape), zeros)))
     unary = draw((n_graphs, int(sizes.sum())), zeros / 2)
     return wire(sizes, tables, log_unary=unary, n_graphs=n_graphs, structured=structured)
+
+
+def graph_of(wiring: Wiring, b: int = 0) -> Graph:
+    """Return graph b of a batch; structured factors become tables."""
+    factors: list[Factor] = []
+    for group in wiring.groups:
+        tables = group.dense()[b if len(group.log_tables) > 1 else 0]
+        factors += [(tuple(scope), table) for scope, table in zip(group.variables.tolist(), tables, strict=True)]
+    for factor in wiring.structured:
+        factors.append((tuple(factor.variables.tolist()), factor.table()[b if factor.n_graphs > 1 else 0]))
+    return Graph(np.split(wiring.log_unary[b], wiring.offsets[1:-1]), factors)

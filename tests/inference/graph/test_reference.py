@@ -7,10 +7,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.testing import assert_allclose
 
-from tests.oracle.graphs import enumerate_graphs, random_graph
+from tests.oracle.graphs import enumerate_graphs, graph_of, random_graph
 from trelliswork.inference.graph import AtMostOne, reference, torch_path
 from trelliswork.inference.graph.engines import bp, exact, max_product
-from trelliswork.inference.graph.reference import belief_propagation, eliminate, graph_of
+from trelliswork.inference.graph.reference import belief_propagation, eliminate
 
 seeds = st.integers(0, 10_000)
 ZEROS = st.sampled_from([0.0, 0.2])

@@ -48,7 +48,7 @@ def test_bounds_are_not_below_the_changes(seed, zeros, damping, n_iter):
         wiring = binary_grid(4, 1.0, seed, zeros, n_graphs=2)
     graph = prepare(wiring)
     pairs = bp._pairs(graph)
-    queue = bp._bounds(graph, pairs)
+    queue = bp._buckets(graph, pairs)
     r = np.empty_like(graph.messages.log_r)
     weights.fill_uniform(graph.layout, r)
     state = weights.Probabilities(bp._weights_of_states(graph), r, graph.messages.log_q, graph.messages.rows)
@@ -80,7 +80,7 @@ def test_contractions_bound_the_effect_of_a_table(seed, n_rows, n_columns):
     rng = np.random.default_rng(seed)
     table = rng.normal(0, rng.choice([1e-6, 0.3, 3.0]), (n_rows, n_columns))
     graph = prepare(wire([n_rows, n_columns], [Tables(np.array([[0, 1]]), np.zeros(1, np.int64), table[None, None])]))
-    forth, back = bp._bounds(graph, bp._pairs(graph)).contraction[0]
+    forth, back = bp._buckets(graph, bp._pairs(graph)).contraction[0]
     for contraction, matrix in ((forth, table), (back, table.T)):
         assert 0 < contraction < 1
         old, new = rng.random((2, len(matrix)))

@@ -30,8 +30,6 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import logsumexp
 
-from trelliswork.inference.graph.potentials import Wiring
-
 Array = NDArray[np.float64]
 Factor = tuple[tuple[int, ...], Array]
 Sum = Callable[..., Any]
@@ -50,17 +48,6 @@ class Beliefs(NamedTuple):
     log_z: float
     variables: list[Array]
     factors: list[Array]
-
-
-def graph_of(wiring: Wiring, b: int = 0) -> Graph:
-    """Return graph b of a batch; structured factors become tables."""
-    factors: list[Factor] = []
-    for group in wiring.groups:
-        tables = group.dense()[b if len(group.log_tables) > 1 else 0]
-        factors += [(tuple(scope), table) for scope, table in zip(group.variables.tolist(), tables, strict=True)]
-    for factor in wiring.structured:
-        factors.append((tuple(factor.variables.tolist()), factor.table()[b if factor.n_graphs > 1 else 0]))
-    return Graph(np.split(wiring.log_unary[b], wiring.offsets[1:-1]), factors)
 
 
 def add_tables(factors: Iterable[Factor]) -> Factor:

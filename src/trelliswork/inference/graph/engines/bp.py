@@ -115,7 +115,7 @@ def _iterate(graph: Prepared, options: Options) -> Progress:
             sweep = graph.sweep()
             threads.run(sweep_weights, graph.ranges, *given, sweep, _ahead(graph, sweep, pairs), pairs, rule, outcome)
         elif options.schedule == "residual":
-            threads.run(residual.residual_weights, graph.ranges, *given, _bounds(graph, pairs), pairs, rule, outcome)
+            threads.run(residual.residual_weights, graph.ranges, *given, _buckets(graph, pairs), pairs, rule, outcome)
         else:
             _flood(graph, state, pairs, rule, outcome)
         with np.errstate(divide="ignore"):
@@ -170,12 +170,13 @@ def _ahead(graph: Prepared, sweep: Sweep, pairs: Pairs) -> NDArray[np.bool_]:
     return rank[pairs.to] > rank
 
 
-def _bounds(graph: Prepared, pairs: Pairs) -> residual.Bounds:
-    """Return the contractions of tables, and space for the bounds of changes."""
-    E = len(graph.layout.edge_variable)
+def _buckets(graph: Prepared, pairs: Pairs) -> residual.Buckets:
+    """Return scratch space of residual belief propagation, with the contractions of tables."""
+    B, E = graph.wiring.n_graphs, len(graph.layout.edge_variable)
     contraction = np.ones((len(graph.data.weights), E))
     residual.contractions(graph.layout, graph.data, pairs, contraction)
-    return residual.Bounds(np.empty((graph.wiring.n_graphs, E)), contraction)
+    links = np.empty((B, 2 * (E + residual.LEVELS)), np.int32)
+    return residual.Buckets(np.empty((B, E)), contraction, links)
 
 
 def _weights_of_states(graph: Prepared) -> Doubles:

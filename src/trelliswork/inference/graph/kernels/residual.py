@@ -8,12 +8,14 @@ what it sends through a table changes by at most c (d1 + d2 + ..), where c <= 1 
 (Birkhoff, 1957). So when all bounds are below the tolerance, all relative changes are. x - 1 in place of log x makes
 the bounds larger and saves the logarithms.
 
-Each pass over the edges updates those whose bound is at least half of the largest one at its start.
+Edges are in buckets by the exponents of their bounds, last in, first out: this takes fewer updates than first in, first
+out, and what was touched last is in the cache.
 """
 
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from trelliswork.compute.jit import helper, kernel
 from trelliswork.compute.simd import (
@@ -46,32 +48,77 @@ from trelliswork.inference.graph.kernels.messages import (
 )
 from trelliswork.inference.graph.kernels.records import NARROW, Doubles, Layout, Pairs, TableData
 
-SHARE = 0.5  # of the largest bound: edges from here on are updated; 0.25 is faster and converges less often
+LEVELS = 64  # buckets; the last one has all bounds below 2^-62
 TINY = 1e-300  # in place of zeros: a zero that appears or vanishes is a change of at least 1e200
 SLACK = 1.0 + 1e-9  # for rounding in contractions
 
 
-class Bounds(NamedTuple):
-    """Bounds of the changes of messages, of all graphs or of one."""
+class Buckets(NamedTuple):
+    """Edges in buckets by the exponents of their bounds, of all graphs or of one.
+
+    A bucket is a ring: ``links[2 * e]`` is the edge after e and ``links[2 * e + 1]`` the one before; number E + k
+    stands for bucket k itself. Edges whose bound is not above the tolerance are in none.
+    """
 
     key: Doubles  # (B, E) bound of the distance of the message from what it would be now
     contraction: Doubles  # (1 or B, E) of the table from the edge's variable to the other one
+    links: NDArray[np.int32]  # (B, 2 * (E + LEVELS))
 
 
 @helper(forceinline=True)
-def _raise_from(layout, pairs, e, change, bounds):
+def _level(key, tolerance):
+    """Bucket of a bound, or ``LEVELS`` if it is not above the tolerance."""
+    exponent = (np.float64(key).view(np.int64) >> 52) - 1023
+    return min(max(-exponent, 0), LEVELS - 1) if key > tolerance else LEVELS
+
+
+@helper(forceinline=True)
+def _insert(links, e, after):
+    """Put e behind ``after``."""
+    following = get(links, 2 * after)
+    put(links, 2 * e, following)
+    put(links, 2 * e + 1, np.int32(after))
+    put(links, 2 * after, np.int32(e))
+    put(links, 2 * np.int64(following) + 1, np.int32(e))
+
+
+@helper(forceinline=True)
+def _remove(links, e):
+    """Take e from its ring."""
+    following, before = get(links, 2 * e), get(links, 2 * e + 1)
+    put(links, 2 * np.int64(before), following)
+    put(links, 2 * np.int64(following) + 1, before)
+
+
+@helper(forceinline=True)
+def _raise(queue, e, by, tolerance, top):
+    """Raise the bound of an edge, which becomes the first of its bucket; return the first bucket that has an edge."""
+    old = get(queue.key, e)
+    key = old + by
+    put(queue.key, e, key)
+    before, level = _level(old, tolerance), _level(key, tolerance)
+    if level < before:
+        if before < LEVELS:
+            _remove(queue.links, e)
+        _insert(queue.links, e, len(queue.key) + level)
+    return min(top, level)
+
+
+@helper(forceinline=True)
+def _raise_from(layout, pairs, e, change, queue, tolerance, top):
     """Raise the bounds of all messages that depend on the message to edge e."""
-    key, v = bounds.key, get(layout.edge_variable, e)
+    v = get(layout.edge_variable, e)
     for k in range(get(layout.var_start, v), get(layout.var_start, v + 1)):
         to = get(pairs.to, k)
         if to >= 0:
-            by = get(bounds.contraction, k) * change
-            put(key, to, get(key, to) + (by if k != e else 0.0))  # no branch, which would be mispredicted
+            by = get(queue.contraction, k) * change
+            top = _raise(queue, to, by if k != e else 0.0, tolerance, top)  # no branch, which would be mispredicted
         elif k != e:
             f = layout.edge_factor[k]
             for slot in range(layout.fac_start[f], layout.fac_start[f + 1]):
                 if layout.fac_edge[slot] != k:
-                    key[layout.fac_edge[slot]] += change
+                    top = _raise(queue, layout.fac_edge[slot], change, tolerance, top)
+    return top
 
 
 @helper(forceinline=True)
@@ -210,34 +257,37 @@ def _accept(out, out_at, width, r, at, damping):
 
 
 @helper
-def _by_bounds(layout, pairs, weights, weight_at, own, bounds, options):
-    """Update messages whose bounds are large until none is left; return a status, the rounds and the largest bound."""
-    key = bounds.key
+def _by_bounds(layout, pairs, weights, weight_at, own, queue, options):
+    """Update messages whose bounds are largest until none is left; return a status, the rounds and the largest bound.
+
+    Bounds are compared by their exponents: that of the updated message is at least half of the largest.
+    """
+    key, links, tolerance = queue.key, queue.links, options.tolerance
     E = len(key)
-    key[:] = np.inf
-    n_updates, most = 0, options.max_iter * E
-    status = RUNNING
-    while status == RUNNING:
-        top = 0.0
-        for e in range(E):
-            top = max(top, get(key, e))
-        if top <= options.tolerance:
+    for k in range(E, E + LEVELS):
+        links[2 * k] = links[2 * k + 1] = k
+    for e in range(E - 1, -1, -1):
+        key[e] = np.inf
+        _insert(links, e, E)
+    status, n_updates, top = RUNNING, 0, 0
+    while status == RUNNING and n_updates < options.max_iter * E:
+        while top < LEVELS and get(links, 2 * (E + top)) == E + top:
+            top += 1
+        if top == LEVELS:
             status = CONVERGED
-        if status == CONVERGED or n_updates >= most:
             break
-        least = max(SHARE * top, options.tolerance)
-        least_sum = lowest = 1.0
-        for e in range(E):
-            if get(key, e) < least or n_updates >= most:
-                continue
-            s, low, change, key[e] = _update(layout, pairs, e, weights, weight_at, own, options.damping)
-            least_sum, lowest = min(least_sum, s), min(lowest, low)
-            _raise_from(layout, pairs, e, change, bounds)
-            n_updates += 1
-        if lowest < options.threshold:
+        e = np.int64(get(links, 2 * (E + top)))
+        _remove(links, e)
+        s, low, change, key[e] = _update(layout, pairs, e, weights, weight_at, own, options.damping)
+        n_updates += 1
+        if low < options.threshold:
             status = UNDERFLOW
-        elif least_sum == 0.0:
+        elif s == 0.0:
             status = IMPOSSIBLE
+        level = _level(key[e], tolerance)  # above the tolerance with damping only
+        if level < LEVELS:  # behind those that wait, so that other messages are updated in between
+            _insert(links, e, np.int64(get(links, 2 * (E + level) + 1)))
+        top = _raise_from(layout, pairs, e, change, queue, tolerance, min(top, level))
     largest_bound = 0.0
     if status != IMPOSSIBLE:
         for e in range(E):
@@ -278,14 +328,14 @@ def contractions(layout: Layout, data: TableData, pairs: Pairs, out):
 
 @kernel
 def residual_weights(
-    start, stop, layout: Layout, data: TableData, state: Probabilities, bounds: Bounds, pairs: Pairs, options: Options,
+    start, stop, layout: Layout, data: TableData, state: Probabilities, queue: Buckets, pairs: Pairs, options: Options,
     outcome: Outcome,
 ):  # fmt: skip
     """Iterate graphs ``start:stop`` by residuals; an iteration is as many messages as there are edges."""
     n_iter, residual, status = outcome
     for b in range(start, stop):
         row = b if len(data.weights) > 1 else 0
-        mine = Bounds(bounds.key[b], bounds.contraction[row])
+        mine = Buckets(queue.key[b], queue.contraction[row], queue.links[b])
         own = own_probabilities(state, b)
         status[b], n_iter[b], residual[b] = _by_bounds(
             layout, pairs, data.weights[row], data.weight_at, own, mine, options
