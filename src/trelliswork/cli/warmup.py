@@ -35,9 +35,9 @@ def warmup(
 ) -> None:
     """Compile kernels now instead of when they are first used.
 
-    A tiny model of each kind is trained and used, which compiles what the defaults need. All of them take some minutes
-    after an installation or an upgrade, and seconds when nothing is left to compile. Kernels are kept when this is
-    interrupted. With --json there is a row for each kernel, with its CPU seconds.
+    A tiny model of each kind is trained and used; a large one may compile a few kernels more. All of them take some
+    minutes after an installation or an upgrade, and seconds when nothing is left to compile. Kernels are kept when this
+    is interrupted. With --json there is a row for each kernel, with its CPU seconds.
 
     Example: trelliswork warmup crf parser --jobs 2
     """
