@@ -144,7 +144,7 @@ def _induction(table: Table, trees: list[Tree], n_seeds: int, seed: int, say: Sa
             model = PCFG(n_preterminals=None, tol=0, seed=seed + k, **options)
             fit(model, text)
             judged = model.evaluate(trees_short, text, confidence=False)
-            runs.append((float(model.log_evidence(text).sum()), 100 * judged.sentence_f1))
+            runs.append((float(model.log_prob(text).sum()), 100 * judged.sentence_f1))
             best = model if runs[-1] == max(runs) else best
             say(f"induction: {name}, seed {seed + k}: F1 {runs[-1][1]:.1f}, log evidence {runs[-1][0]:.0f}")
         scores = [f1 for _, f1 in runs]

@@ -150,7 +150,7 @@ def test_trees_of_a_grammar():
 def test_language_models_score_and_fill(name):
     model, sentences = fitted(name), SHORT[:2]
     scored = ask(model, Corpus.from_sentences(sentences), task="score")
-    assert [a.log_prob for a in scored] == pytest.approx(model.log_evidence(sentences).tolist(), rel=1e-12)
+    assert [a.log_prob for a in scored] == pytest.approx(model.log_prob(sentences).tolist(), rel=1e-12)
     assert [plain(answer) for answer in scored] == [
         {"words": s, "log_p": a.log_prob} for s, a in zip(sentences, scored, strict=True)
     ]

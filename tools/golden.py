@@ -87,7 +87,7 @@ def both(model: Any) -> Answers:
 
 def language_model(model: Any, sentences: list[list[str]] = NEW) -> Answers:
     """Return the answers of a language model."""
-    answers = {"evidence": model.log_evidence(sentences), "fill": numbers(model.fill([*sentences[0][:-1], None]))}
+    answers = {"evidence": model.log_prob(sentences), "fill": numbers(model.fill([*sentences[0][:-1], None]))}
     if hasattr(model, "predict_next"):
         answers["next"] = numbers(model.predict_next(NEW[1][:3], 5))
     return weights(model) | answers

@@ -75,11 +75,11 @@ def trelliswork(params: Params) -> Task:
     model = load(path, mapped=True)
     split = [line.split() for line in text]
     calls: dict[str, Callable[[], Any]] = {
-        "strings": lambda: model.log_evidence(Lines(text)),
-        "lists": lambda: model.log_evidence(split),
-        "single": lambda: [model.log_prob(line) for line in text],
-        "single lists": lambda: [model.log_prob(words) for words in split],
-        "load": lambda: [load(path, mapped=True).log_prob(text[0])],
+        "strings": lambda: model.log_prob(Lines(text)),
+        "lists": lambda: model.log_prob(split),
+        "single": lambda: [model.log_prob(Lines([line]))[0] for line in text],
+        "single lists": lambda: [model.log_prob([words])[0] for words in split],
+        "load": lambda: [load(path, mapped=True).log_prob(split[:1])[0]],
     }
     return Task(calls[params["task"]], _digest)
 

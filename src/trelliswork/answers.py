@@ -257,8 +257,8 @@ def ask(
         return [Answer(task, s, [list(best) for best in model.fill(s, want.n, unknown=want.unknown)]) for s in X]
     if task == "next":
         return [Answer(task, s, list(model.predict_next(s, want.n, unknown=want.unknown))) for s in X]
-    kind = str(getattr(model, "evidence_kind", "exact"))
-    log_p = zip(_sentences(X), model.log_evidence(X).tolist(), strict=True)
+    kind = model.kind
+    log_p = zip(_sentences(X), model.log_prob(X).tolist(), strict=True)
     return [Answer(task, words, None, kind, log_prob=p) for words, p in log_p]
 
 
@@ -275,13 +275,6 @@ def flat_labels(model: Any, X: Any, decoding: str = "viterbi", known: Any = None
     """Return the labels of all tokens of all sentences: the fastest answer of a tagger with one layer of labels."""
     labels: Sequence[str] = model.predict_flat(X, decoding=decoding, known=known)
     return labels
-
-
-def kind_of(model: Any) -> str:
-    """Return whether the probabilities of a tagger or parser are exact, or an estimate."""
-    if isinstance(model, LayeredTagger):
-        return "exact" if getattr(model, "engine", None) == "exact" else "estimate"
-    return "exact" if getattr(model, "order_", 1) == 1 or not isinstance(model, TreeParser) else "estimate"
 
 
 def layer_labels(model: Any) -> dict[str, Sequence[str]]:
@@ -390,7 +383,7 @@ def _complete(model: Any, X: Any, known: Any) -> Any:
 
 def _of_posteriors(model: Any, X: Any, want: Want, known: Any) -> tuple[str, list[float] | None, list[float] | None]:
     """Return the kind of the distribution over the answers of each sentence, its entropy, and log p(known)."""
-    kind, entropies, evidence = kind_of(model), [], []
+    kind, entropies, evidence = model.kind, [], []
     for n, sentence in enumerate(X if want.entropy or want.evidence else ()):
         given = None if known is None else _of_sentence(known, n)
         part = model.posterior(sentence, known=given)

@@ -83,5 +83,5 @@ def test_training_resumes_from_a_checkpoint(files):
     call(*common, "--out", files / "second")
     assert not run.exists()
     call("train", "hmm-lm", train, "--dev", train, "--n-states", 4, *SMALL, "--out", files / "whole")
-    one, other = (HMMLanguageModel.load(files / name).log_evidence(train) for name in ("second", "whole"))
+    one, other = (HMMLanguageModel.load(files / name).log_prob(train) for name in ("second", "whole"))
     assert (one == other).all()

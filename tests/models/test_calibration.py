@@ -100,11 +100,11 @@ def test_a_temperature_sharpens_or_flattens_the_posterior():
 
 def test_language_model_queries_are_not_calibrated():
     before, model = fitted("HMM"), calibrated("HMM")
-    np.testing.assert_array_equal(model.log_evidence(WORDS), before.log_evidence(WORDS))
+    np.testing.assert_array_equal(model.log_prob(WORDS), before.log_prob(WORDS))
     assert model.predict_next(WORDS[0][:2], 3) == before.predict_next(WORDS[0][:2], 3)
     grammar = calibrated("PCFG")
     sentence = DATA["PCFG"][0][0]
-    assert grammar.log_evidence([sentence]) == fitted("PCFG").log_evidence([sentence])
+    assert grammar.log_prob([sentence]) == fitted("PCFG").log_prob([sentence])
     p = grammar.posterior(sentence).marginals()[0].sum(-1).numpy()
     for (first, last), probability in grammar.predict_marginals([sentence])[0].items():
         assert probability == pytest.approx(float(p[first, last]), abs=1e-6)

@@ -11,7 +11,7 @@ from trelliswork.errors import TrellisworkError
 TAGGERS = ("CRF", "FactorialCRF", "HMM", "MRFTagger")
 MODELS = (*TAGGERS, "DependencyParser", "PCFG")
 LANGUAGE_MODELS = ("HMMLanguageModel", "KneserNey", "LogBilinear", "MRFLanguageModel")
-METHODS = ("predict", "predict_marginals", "score", "log_prob", "log_evidence", "predict_flat", "predict_layers")
+METHODS = ("predict", "predict_marginals", "score", "log_prob", "predict_flat", "predict_layers")
 CHUNKS = [list(s.chunks) for s in t.bundled.load("train")[: len(TAGS)]]
 
 
@@ -73,7 +73,7 @@ def test_what_is_no_list_of_sentences_of_words_is_refused(name, case):
 def test_lists_that_hold_no_words_are_refused_by_language_models(name, case):
     change, message = SENTENCES[case]
     patterns = name == "HMMLanguageModel" and case == "None"  # any word
-    for act in (fresh(name).fit, *(() if patterns else (fitted(name).log_evidence, fitted(name).score))):
+    for act in (fresh(name).fit, *(() if patterns else (fitted(name).log_prob, fitted(name).score))):
         with pytest.raises(TrellisworkError, match=message):
             act(change(WORDS))
 

@@ -117,7 +117,7 @@ def test_learned_attributes(name):
 
 @pytest.mark.parametrize("name", NAMES)
 def test_an_estimator_that_is_not_fitted_says_so(name):
-    query = "log_evidence" if name in LANGUAGE_MODELS else "predict"
+    query = "log_prob" if name in LANGUAGE_MODELS else "predict"
     with pytest.raises(NotFittedError):
         getattr(CLASSES[name](), query)(WORDS)
 
@@ -148,7 +148,7 @@ def test_taggers_answer_alike(name):
 @pytest.mark.parametrize("name", LANGUAGE_MODELS)
 def test_language_models_answer_alike(name):
     model, X = fitted(name), SHORT[:3]
-    evidence = model.log_evidence(X)
+    evidence = model.log_prob(X)
     assert isinstance(evidence, np.ndarray)
     assert evidence.shape == (3,)
     if not isinstance(model, Tagger):
@@ -177,8 +177,8 @@ def test_language_models_answer_alike(name):
 @pytest.mark.parametrize("name", LANGUAGE_MODELS)
 def test_language_models_read_unknown_words_and_refuse_strings_alike(name):
     model = fitted(name)
-    assert np.isfinite(model.log_evidence([[*SHORT[0], "flibbertigibbet"]])).all()
-    for query in (model.log_evidence, model.score, model.perplexity):
+    assert np.isfinite(model.log_prob([[*SHORT[0], "flibbertigibbet"]])).all()
+    for query in (model.log_prob, model.score, model.perplexity):
         with pytest.raises(TrellisworkError, match="list of words"):
             query(["a plain string"])
 

@@ -94,6 +94,6 @@ def _pages(kind: str) -> list[Page]:
     pages = [training_page(model, outcome, sample=Sample("training", text))]
     if kind == "kneser-ney":  # the same for all language models
         figures = {"sentences": 60, "tokens": 700, "perplexity": 99.5, "kind": "exact"}
-        figures["log_evidence_of_sentences"] = model.log_evidence(text).tolist()
+        figures["log_evidence_of_sentences"] = model.log_prob(text).tolist()
         pages.append(evaluation_page(model, figures, file="test", sample=Sample("test", text)))
     return pages

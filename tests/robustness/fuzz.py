@@ -191,9 +191,9 @@ def use(model: Any) -> None:
     if isinstance(model, Tagger):
         model.predict([words])
     elif isinstance(model, TreeParser):
-        model.predict([[(w, "NN") for w in words] if model.kind == "parser" else words])
+        model.predict([[(w, "NN") for w in words] if model.family == "parser" else words])
     elif isinstance(model, LanguageModel):
-        model.log_evidence([words])
+        model.log_prob([words])
 
 
 def load_and_use(path: Path) -> None:

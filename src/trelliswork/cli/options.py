@@ -125,5 +125,5 @@ def set_beam(model: Any, beam: str | None) -> None:
     if beam is None:
         return
     if not hasattr(model, "beam"):
-        raise typer.BadParameter(f"a model of kind {model.kind} has no beam: leave --beam out.")
+        raise typer.BadParameter(f"a model of kind {model.family} has no beam: leave --beam out.")
     model.set_params(beam=None if beam == "none" else beam)

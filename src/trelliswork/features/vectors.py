@@ -123,7 +123,7 @@ class WordVectors:
             joint = emission * model.state_frequencies()
             table = np.sqrt(joint / np.maximum(joint.sum(axis=1, keepdims=True), 1e-300)).astype(np.float32)
         else:
-            raise DataError(f"a model of kind {model.kind} has no vectors of words.")
+            raise DataError(f"a model of kind {model.family} has no vectors of words.")
         kept = [k for k, word in enumerate(words) if word not in ("<s>", "</s>", "<unk>")]
         return cls([words[k] for k in kept], table[kept])
 

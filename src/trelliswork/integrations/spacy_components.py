@@ -64,7 +64,9 @@ class Component:
 
     def _set(self, model: Any, source: str) -> None:
         if not isinstance(model, self.task):
-            raise DataError(f"{source}: {self.name} needs a {self.task.__name__}, got a model of kind {model.kind!r}.")
+            raise DataError(
+                f"{source}: {self.name} needs a {self.task.__name__}, got a model of kind {model.family!r}."
+            )
         if isinstance(model, LayeredTagger):
             raise DataError(f"{source}: {self.name} sets one label per token, but this model has several layers.")
         self.model = model
@@ -118,7 +120,7 @@ class Component:
         plain: dict[str, Any] = {"columns": self.columns, "settings": self.settings}
         if self.model is not None:
             state = self.model.__getstate__()
-            plain |= {"kind": self.model.kind, "plain": state["plain"], "arrays": state["arrays"]}
+            plain |= {"kind": self.model.family, "plain": state["plain"], "arrays": state["arrays"]}
         return srsly.msgpack_dumps(plain)
 
     def from_bytes(self, data: bytes, *, exclude: Iterable[str] = SimpleFrozenList()) -> Self:

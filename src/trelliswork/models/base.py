@@ -149,9 +149,9 @@ class Estimator(Displayed):
         A short sentence of the training data.
     """
 
-    kind: ClassVar[str]  # in model.json and on the command line
-    title: ClassVar[str]  # on pages
-    learned: ClassVar[str] = "weights_"  # the attribute that a successful fit sets
+    family: ClassVar[str]  # its kind in model.json and on the command line
+    _title: ClassVar[str]  # on pages
+    _fit_sets: ClassVar[str] = "weights_"  # the attribute that a successful fit sets
     report_: FitReport
     input_: dict[str, Any]
     calibration_: Calibration | None = None
@@ -172,6 +172,11 @@ class Estimator(Displayed):
         for name, method in list(cls.__dict__.items()):
             if inspect.isfunction(method) and not name.startswith("_") and name not in _PLAIN:
                 setattr(cls, name, (_in_one_step if name in _TRAINING else _on_one_state)(method))
+
+    @property
+    def kind(self) -> str:
+        """Whether the probabilities are "exact", bounds ("lower", "upper") or an "estimate"."""
+        return "exact"
 
     @classmethod
     def _parameters(cls) -> list[str]:
@@ -221,7 +226,7 @@ class Estimator(Displayed):
         return Tags(estimator_type=None, target_tags=TargetTags(required=True))
 
     def __sklearn_is_fitted__(self) -> bool:
-        return hasattr(self, self.learned)
+        return hasattr(self, self._fit_sets)
 
     def set_fit_request(self, **requests: bool | str | None) -> Self:
         """Request metadata of ``fit``, such as ``sample_weight=True``, if scikit-learn routes it (see its user guide).
@@ -282,8 +287,8 @@ class Estimator(Displayed):
         if current().rank > 0:
             return
         plain, arrays = self._content()
-        save_model(path, self.kind, plain, arrays)
-        _log.info("saved a model of kind %s in %s", self.kind, path)
+        save_model(path, self.family, plain, arrays)
+        _log.info("saved a model of kind %s in %s", self.family, path)
         report = getattr(self, "report_", None)
         if report is not None and report.checkpoint is not None:
             report.checkpoint.remove()
@@ -310,7 +315,7 @@ class Estimator(Displayed):
             Whether to map the file of weights into memory instead of reading it: processes on one machine that use the
             model share its pages.
         """
-        return cls._restored(path, *load_model(path, cls.kind, verify=verify, mapped=mapped))
+        return cls._restored(path, *load_model(path, cls.family, verify=verify, mapped=mapped))
 
     @classmethod
     def _restored(cls, path: str | Path, plain: dict[str, Any], arrays: Arrays) -> Self:
@@ -321,7 +326,7 @@ class Estimator(Displayed):
             model.input_ = dict(plain.get("input", {}))
             model.example_ = plain_sentence(plain.get("example"))
             model.calibration_ = Calibration.from_dict(plain.get("calibration"))
-            _log.info("loaded a model of kind %s from %s", cls.kind, path)
+            _log.info("loaded a model of kind %s from %s", cls.family, path)
         except (DataError, ImportError, OSError):
             raise
         except Exception as error:  # whatever a damaged description leads to

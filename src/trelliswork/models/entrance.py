@@ -14,7 +14,7 @@ from trelliswork.data.files import Section, shorten
 from trelliswork.errors import ShapeError, ValueRangeError
 
 METHODS = {
-    *("fit", "partial_fit", "score", "log_prob", "log_evidence", "posterior", "predict", "predict_flat", "parse"),
+    *("fit", "partial_fit", "score", "log_prob", "posterior", "predict", "predict_flat", "parse"),
     *("predict_layers", "predict_marginals", "predict_topk", "predict_spans", "evaluate", "compared", "tag"),
     *("fill", "predict_next"),
 }

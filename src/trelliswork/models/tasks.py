@@ -182,11 +182,11 @@ class LanguageModel(Estimator):
     _tokens: ClassVar[tuple[type, ...]] = (str,)
 
     @abstractmethod
-    def log_evidence(self, X: Any) -> NDArray[np.float64]:
+    def log_prob(self, X: Any) -> NDArray[np.float64]:
         """Return the natural log-probability of each sentence, the end of the sentence included."""
 
     def n_scored(self, X: Any) -> int:
-        """Return the number of tokens that ``log_evidence`` scores: words and sentence ends."""
+        """Return the number of tokens that ``log_prob`` scores: words and sentence ends."""
         return sum(len(sentence) + 1 for sentence in X)
 
     def score(self, X: Any, y: object = None) -> float:
@@ -194,7 +194,7 @@ class LanguageModel(Estimator):
         n_tokens = self.n_scored(X)
         if not n_tokens:
             raise DataError("X has no sentences, so there is no mean per token.")
-        return float(self.log_evidence(X).sum()) / n_tokens
+        return float(self.log_prob(X).sum()) / n_tokens
 
     def perplexity(self, X: Any) -> float:
         """Return exp of the negative mean log evidence per token that `n_scored` counts."""
@@ -256,7 +256,7 @@ class Incremental(NextWord):
     >>> for word in ["the", "dog", "</s>"]:
     ...     more, state = lm.extend(state, word)
     ...     score += more
-    >>> abs(score - lm.log_prob("the dog")) < 1e-12
+    >>> bool(abs(score - lm.log_prob([["the", "dog"]])[0]) < 1e-12)
     True
     """
 

@@ -39,7 +39,7 @@ def learned_sections(model: Any) -> list[Section]:
         lists = {word: neighbors(model, word, 6) for word in chosen}
         note = "Words whose vectors have the largest cosines with that of a word."
         sections.append(("Nearest neighbors", note, [word_lists(lists, headers=("word", "nearest"))]))
-    if isinstance(model, LanguageModel) and not isinstance(model, Tagger):
+    if not isinstance(model, Tagger) and isinstance(model, LanguageModel):
         sentences = _random_sentences(model)
         sections.append(("Random sentences", "", [folded(f"{len(sentences)} sentences", *sentences)]))
     return sections

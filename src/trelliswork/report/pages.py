@@ -193,7 +193,7 @@ def _development(value: float, metric: str) -> tuple[str, str]:
 
 
 def _title(model: Any, name: str) -> str:
-    return f"{model.title}: {name}" if name else model.title
+    return f"{model._title}: {name}" if name else model._title
 
 
 def _footer() -> str:

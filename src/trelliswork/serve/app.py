@@ -197,7 +197,7 @@ def create_app(service: Service) -> Starlette:
 
     async def models(request: Request) -> Response:
         rows = [
-            {"name": s.name, "kind": s.model.kind, "abilities": list(s.abilities), "sentences": s.form.expected}
+            {"name": s.name, "kind": s.model.family, "abilities": list(s.abilities), "sentences": s.form.expected}
             for s in service.models.values()
         ]
         return JSONResponse({"models": rows})

@@ -54,7 +54,7 @@ class Headers:
 def facts(served: "Served", raw: bool) -> Facts:
     """Return what the page says about a model, and what it needs for requests."""
     model, form = served.model, served.form
-    about = [["kind", model.kind], *_about(model)]
+    about = [["kind", model.family], *_about(model)]
     words = model.known_words() if hasattr(model, "known_words") else None
     more = {"known words": words and f"{len(words):,}", "training": model.report_.reason}
     more["calibration"] = model.calibration_ and str(model.calibration_)
@@ -62,8 +62,8 @@ def facts(served: "Served", raw: bool) -> Facts:
     vectors, constituents = embeddings(model) is not None, isinstance(model, TreeParser) and model.constituents
     return {
         "name": served.name,
-        "kind": model.kind,
-        "title": model.title,
+        "kind": model.family,
+        "title": model._title,
         "about": about,
         "parameters": {key: _short(value) for key, value in model.get_params().items()},
         "abilities": [name for name in served.abilities if name != "neighbors" or vectors],
@@ -74,7 +74,7 @@ def facts(served: "Served", raw: bool) -> Facts:
         "constituents": constituents,
         "evidence": isinstance(model, Tagger | TreeParser) and not (constituents and not has_all_rules(model)),
         "score": {
-            "kind": getattr(model, "evidence_kind", "exact"),
+            "kind": model.kind,
             "bound": getattr(model, "evidence_bound", None),
             "end": bool(getattr(model, "end", True)),
             "any_word": hasattr(model, "log_conditional"),

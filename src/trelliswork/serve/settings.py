@@ -56,7 +56,7 @@ class Settings:
             cls = estimator_class(path)
             found[name] = abilities_of(cls, self.page)
             if not found[name]:
-                raise DataError(f"{path}: a model of kind {cls.kind!r} cannot be served.")
+                raise DataError(f"{path}: a model of kind {cls.family!r} cannot be served.")
         return found
 
 

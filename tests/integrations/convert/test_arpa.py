@@ -49,7 +49,7 @@ def write(path, text=BACK_OFF):
 
 
 def log10(model, sentence):
-    return float(model.log_evidence([sentence.split()])[0]) / math.log(10)
+    return float(model.log_prob([sentence.split()])[0]) / math.log(10)
 
 
 def reference(path, order):
@@ -94,8 +94,8 @@ def test_a_model_from_a_file_is_saved_and_written_as_it_was_read(tmp_path):
     write_arpa(again, tmp_path / "again.arpa.gz")
     third = read_arpa(tmp_path / "again.arpa.gz")
     text = [["a", "b", "a"], ["b"], ["zzz"], []]
-    assert_allclose(again.log_evidence(text), model.log_evidence(text), rtol=0, atol=0)
-    assert_allclose(third.log_evidence(text), model.log_evidence(text), rtol=1e-8)
+    assert_allclose(again.log_prob(text), model.log_prob(text), rtol=0, atol=0)
+    assert_allclose(third.log_prob(text), model.log_prob(text), rtol=1e-8)
     assert gzip.decompress((tmp_path / "again.arpa.gz").read_bytes()).startswith(b"\\data\\\n")
     assert "Back-off" in again.describe().title
 
@@ -112,9 +112,9 @@ def test_written_files_mean_the_same_by_the_definition_of_back_off(tmp_path_fact
     write_arpa(model, path)
     score, again = reference(path, order), read_arpa(path)
     more = [*text, ["d", "a"], ["a"] * 5] if not strict else text
-    expected = model.log_evidence(more)
+    expected = model.log_prob(more)
     assert_allclose([score(words) * math.log(10) for words in more], expected, rtol=1e-7)
-    assert_allclose(again.log_evidence(more), expected, rtol=1e-7)
+    assert_allclose(again.log_prob(more), expected, rtol=1e-7)
     assert_allclose(again.next_distribution(text[0][:2]), model.next_distribution(text[0][:2]), rtol=1e-7)
 
 
@@ -169,7 +169,7 @@ def test_kenlm_scores_our_files_as_we_do(kenlm, texts, tmp_path, order, name):
     theirs = kenlm.Model(str(tmp_path / name))
     assert theirs.order == order
     expected = np.array([sum(p for p, _, _ in theirs.full_scores(" ".join(words))) for words in dev])
-    assert_allclose(model.log_evidence(dev) / math.log(10), expected, rtol=0, atol=1e-5)
+    assert_allclose(model.log_prob(dev) / math.log(10), expected, rtol=0, atol=1e-5)
 
 
 def test_we_score_files_as_kenlm_does(kenlm, tmp_path):

@@ -29,7 +29,7 @@ def test_hmmlearn(text, tmp_path):
             assert converted.predict(words)[0] == ["ABCD"[k] for k in theirs.predict(x[:, None])]
             rows = converted.predict_marginals(words)[0]
             assert_allclose([[row[k] for k in "ABCD"] for row in rows], theirs.predict_proba(x[:, None]), atol=1e-8)
-            assert_allclose(converted.log_evidence(words)[0], theirs.score(x[:, None]), rtol=1e-10)
+            assert_allclose(converted.log_prob(words)[0], theirs.score(x[:, None]), rtol=1e-10)
     assert convert(theirs).predict([ids[0].tolist()])[0][0].startswith("#")
     with pytest.raises(ValueRangeError, match="words must be"):
         convert(theirs, words=["a"])
@@ -61,4 +61,4 @@ def test_pomegranate(text, ends):
         rows = [[row[f"#{k}"] for k in range(S)] for row in model.predict_marginals(words)[0]]
         assert_allclose(rows, theirs.predict_proba(batch)[0].numpy(), atol=1e-4)
         if ends:
-            assert_allclose(model.log_evidence(words)[0], theirs.log_probability(batch).item(), rtol=1e-5)
+            assert_allclose(model.log_prob(words)[0], theirs.log_probability(batch).item(), rtol=1e-5)

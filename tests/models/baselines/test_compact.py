@@ -22,7 +22,7 @@ NEW = [*sentences(30, seed=1), [], ["w1"] * 30]
 def test_a_loaded_model_has_the_same_scores(tmp_path, mapped):
     model = KneserNey(5).fit(sentences())
     model.save(tmp_path / "m")
-    assert_array_equal(load(tmp_path / "m", mapped=mapped).log_evidence(NEW), model.log_evidence(NEW))
+    assert_array_equal(load(tmp_path / "m", mapped=mapped).log_prob(NEW), model.log_prob(NEW))
 
 
 @pytest.mark.parametrize(
@@ -75,19 +75,19 @@ def test_incomplete_tables_are_refused(tmp_path, key):
 
 def test_numbers_without_codes_and_wide_words(monkeypatch):
     """Orders whose codes do not fit into a node list their numbers; many words take 4 bytes each."""
-    expected = KneserNey(4).fit(sentences()).log_evidence(NEW)
+    expected = KneserNey(4).fit(sentences()).log_prob(NEW)
     monkeypatch.setattr(compact, "_bits", lambda n: 33)
     monkeypatch.setattr(compact, "_width", lambda C: np.uint32)
     model = KneserNey(4).fit(sentences())
     assert [level.rest_bits for level in model._tables.levels] == [33, 0, 0, 0]
-    assert_allclose(model.log_evidence(NEW), expected, rtol=1e-12)
+    assert_allclose(model.log_prob(NEW), expected, rtol=1e-12)
 
 
 def test_a_full_codebook_grows(monkeypatch):
-    expected = KneserNey(4).fit(sentences()).log_evidence(NEW)
+    expected = KneserNey(4).fit(sentences()).log_prob(NEW)
     monkeypatch.setattr(compact, "_CODES", 2)
     monkeypatch.setattr(compact, "_PART", 7)
-    assert_array_equal(KneserNey(4).fit(sentences()).log_evidence(NEW), expected)
+    assert_array_equal(KneserNey(4).fit(sentences()).log_prob(NEW), expected)
 
 
 @pytest.mark.parametrize("C", [1, 2, 3, 7, 100, 65_536])

@@ -24,7 +24,7 @@ def test_hand_computed_probabilities():
     assert_allclose(after_a[ids("b")], 1 / 6 + 2 / 3 * 0.22, rtol=1e-12)
     assert_allclose(after_a[0], 2 / 3 * 0.34, rtol=1e-12)
     log_p = np.log(0.61 * (1 / 6 + 2 / 3 * 0.22) * 0.56)
-    assert_allclose(model.log_evidence([["a", "b"]]), [log_p], rtol=1e-12)
+    assert_allclose(model.log_prob([["a", "b"]]), [log_p], rtol=1e-12)
     assert_allclose(model.score([["a", "b"]]), log_p / 3, rtol=1e-12)
     assert_allclose(model.perplexity([["a", "b"]]), np.exp(-log_p / 3), rtol=1e-12)
 
@@ -72,7 +72,7 @@ def test_log_evidence_equals_the_reference(text, order):
     log_p = reference(text, order)
     words = sorted({w for s in text for w in s})
     new = [list(reversed(s)) for s in text[:4]] + [words]
-    assert_allclose(model.log_evidence(new), [log_p(s) for s in new], rtol=1e-10)
+    assert_allclose(model.log_prob(new), [log_p(s) for s in new], rtol=1e-10)
     for context in ([], words[:1], words, words[::-1]):
         assert_allclose(model.next_distribution(context).sum(), 1, rtol=1e-12)
 
@@ -81,21 +81,21 @@ def test_orders_beyond_the_longest_sentence_change_nothing(tmp_path):
     text = [["a", "b"], ["b", "a"], ["a"]]
     plain, long = KneserNey(4).fit(text), KneserNey(9).fit(text)
     new = [["a", "b", "a", "b", "b", "a", "a", "b", "a", "a"], ["b"]]
-    assert_allclose(long.log_evidence(new), plain.log_evidence(new), rtol=1e-12)
+    assert_allclose(long.log_prob(new), plain.log_prob(new), rtol=1e-12)
     assert_allclose(long.next_distribution(new[0]), plain.next_distribution(new[0]), rtol=1e-12)
     assert long.n_ngrams()[4:] == [0] * 5
     long.save(tmp_path / "m")
-    assert_allclose(load(tmp_path / "m").log_evidence(new), plain.log_evidence(new), rtol=1e-12)
+    assert_allclose(load(tmp_path / "m").log_prob(new), plain.log_prob(new), rtol=1e-12)
 
 
 def test_unscorable_words_are_named():
     model = KneserNey(2, strict=True).fit([["a"]])
     with pytest.raises(DataError, match=r"sentence 0, token 0: 'new' is not in the vocabulary.* without strict"):
-        model.log_evidence([["new"]])
+        model.log_prob([["new"]])
     with pytest.raises(ValueRangeError, match="split it"):
-        model.log_evidence(iter(["a a"]))
+        model.log_prob(iter(["a a"]))
     with pytest.raises(DataError, match="sentence 1, token 0: <s> marks"):
-        KneserNey(2, min_count=2).fit([["a", "a", "b"]]).log_evidence([["a"], ["<s>"]])
+        KneserNey(2, min_count=2).fit([["a", "a", "b"]]).log_prob([["a"], ["<s>"]])
 
 
 def test_reading_is_announced():

@@ -28,7 +28,7 @@ def test_next_words_and_log_evidence_agree(model):
     steps = [model.next_distribution(sentence[:i]) for i in range(4)]
     ids = [*model.vocabulary_.ids(sentence), 0]
     log_p = sum(np.log(p[i]) for p, i in zip(steps, ids, strict=True))
-    assert_allclose(model.log_evidence([sentence, []]), [log_p, np.log(steps[0][0])], rtol=1e-5)
+    assert_allclose(model.log_prob([sentence, []]), [log_p, np.log(steps[0][0])], rtol=1e-5)
     ranked = model.predict_next(["a"], 10)
     assert sorted(word for word, _ in ranked) == ["</s>", "a", "b", "c"]
     assert_allclose([p for _, p in ranked], np.sort(model.next_distribution(["a"]))[::-1])
@@ -41,7 +41,7 @@ def test_states_are_values_and_their_scores_sum_to_those_of_sentences(model):
         score, state = model.extend(states[-1], word)
         states.append(state)
         total += score
-    assert_allclose(total, model.log_prob(words[:-1]), rtol=1e-12 if model.kind == "kneser-ney" else 1e-5)
+    assert_allclose(total, model.log_prob([words[:-1]])[0], rtol=1e-12 if model.family == "kneser-ney" else 1e-5)
     assert states[-1] == model.start()
     assert model.extend(states[4], "b")[0] == model.extend(states[4], "b")[0]  # an old one is still there
     hypotheses = [state for state in states for _ in "abc"]
@@ -77,7 +77,7 @@ def test_what_extends_no_state_is_an_error(model):
 @pytest.mark.parametrize("sentence", ["___", "a ___", "___ c", "a b ___ c a", "b b a c a b c ___ c b a a b c"])
 def test_one_blank_is_filled_as_by_enumeration(model, sentence):
     filled = [[w if v == "___" else v for v in sentence.split()] for w in "abc"]
-    p = np.exp(model.log_evidence(filled))
+    p = np.exp(model.log_prob(filled))
     (ranked,) = model.fill(sentence)
     assert [word for word, _ in ranked] == ["abc"[i] for i in np.argsort(-p, kind="stable")]
     assert_allclose([dict(ranked)[w] for w in "abc"], p / p.sum(), rtol=1e-5)
@@ -102,7 +102,7 @@ def test_samples_have_the_frequencies_of_enumeration(model):
     assert samples[:20] == model.sample(20, seed=1)
     assert samples[:20] != model.sample(20, seed=2)
     short = [list(words) for length in range(3) for words in product("abc", repeat=length)]
-    p = np.exp(model.log_evidence(short))
+    p = np.exp(model.log_prob(short))
     counts = np.array([samples.count(sentence) for sentence in short])
     assert_allclose(counts / n, p, atol=4 * np.sqrt(p.max() / n))
     assert_allclose(counts.sum() / n, p.sum(), atol=4 / np.sqrt(4 * n))
@@ -129,7 +129,7 @@ def test_unknown_words_have_a_probability_by_default(model):
 def test_saved_models_are_the_same(model, tmp_path):
     text = [["a", "b", "a"], ["b", "a", "x"], ["y"]]
     with pytest.raises(NotFittedError):
-        model.log_evidence(text)
+        model.log_prob(text)
     model.fit(text)
     (tmp_path / "text").write_text("\n".join(" ".join(s) for s in text))
     model.save(tmp_path / "m")
@@ -137,9 +137,9 @@ def test_saved_models_are_the_same(model, tmp_path):
     assert type(again) is type(model)
     assert again.get_params() == model.get_params()
     assert again.report_.reason == model.report_.reason
-    assert np.array_equal(again.log_evidence([["a", "new"]]), model.log_evidence([["a", "new"]]))
-    assert np.array_equal(again.log_evidence(tmp_path / "text"), model.log_evidence(tmp_path / "text"))
-    assert_allclose(again.log_evidence(tmp_path / "text"), model.log_evidence(text), rtol=1e-14)
+    assert np.array_equal(again.log_prob([["a", "new"]]), model.log_prob([["a", "new"]]))
+    assert np.array_equal(again.log_prob(tmp_path / "text"), model.log_prob(tmp_path / "text"))
+    assert_allclose(again.log_prob(tmp_path / "text"), model.log_prob(text), rtol=1e-14)
     assert again.sample(3) == model.sample(3)
 
 
@@ -149,7 +149,7 @@ def test_a_text_without_sentences_has_no_score(tmp_path):
         with pytest.raises(NotFittedError):
             model.perplexity([["a"]])
         model.fit(tmp_path.glob("*"))
-        assert model.log_evidence([]).shape == (0,)
+        assert model.log_prob([]).shape == (0,)
         assert_allclose(model.score(tmp_path.glob("*")), model.score([["a", "b"]]))
         with pytest.raises(DataError, match="no sentences"):
             model.perplexity([])

@@ -178,4 +178,4 @@ def test_training_does_not_depend_on_threads():
         with threads.num_threads(n):
             models.append(LogBilinear(2, rank=12, max_iter=1, batch_size=500).fit(text))
     assert np.array_equal(models[0].embeddings_, models[1].embeddings_)
-    assert np.array_equal(models[0].log_evidence(text[:9]), models[1].log_evidence(text[:9]))
+    assert np.array_equal(models[0].log_prob(text[:9]), models[1].log_prob(text[:9]))

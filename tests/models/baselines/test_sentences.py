@@ -28,15 +28,15 @@ def model():
 
 def check(model):
     """Compare all ways to score with that by ids, and this with the distributions of next words."""
-    expected = model.log_evidence(NEW)
-    assert_allclose(expected, LeftToRight.log_evidence(model, NEW), rtol=1e-14)
+    expected = model.log_prob(NEW)
+    assert_allclose(expected, LeftToRight.log_prob(model, NEW), rtol=1e-14)
     strings = [" ".join(sentence) for sentence in NEW]
     for source in (Lines(strings), tuple(map(tuple, NEW)), Lines([f"\t{line} \x1f" for line in strings])):
-        assert_array_equal(model.log_evidence(source), expected)
+        assert_array_equal(model.log_prob(source), expected)
     for sentence, line, log_p in zip(NEW, strings, expected, strict=True):
-        assert model.log_prob(sentence) == model.log_prob(line) == log_p
-        assert model.log_prob(f"  {line}  ") == model.log_prob(line.replace(" ", "\t")) == log_p
-        assert model.log_evidence([sentence]) == model.log_evidence(Lines([line])) == log_p
+        for text in (f"  {line}  ", line.replace(" ", "\t")):
+            assert model.log_prob(Lines([text])) == log_p
+        assert model.log_prob([sentence]) == model.log_prob(Lines([line])) == log_p
     for sentence in NEW[:15]:
         ids = [*model.vocabulary_.ids(sentence), 0]
         p = [model.next_distribution(sentence[:t])[i] for t, i in enumerate(ids)]
@@ -61,8 +61,8 @@ def test_long_texts_are_scored_in_blocks(model):
     ids = [*model.vocabulary_.ids(whole[:1500]), 0]
     p = [model.next_distribution(whole[t - 3 : t])[ids[t]] for t in (1022, 1023, 1024, 1025)]
     assert_allclose(model.token_log_probs(whole)[1022:1026], np.log(p), rtol=1e-12)
-    assert model.log_prob(whole) == model.log_evidence([[], whole])[1]
-    assert_allclose(model.log_prob(whole), LeftToRight.log_evidence(model, [whole])[0], rtol=1e-14)
+    assert model.log_prob([whole])[0] == model.log_prob([[], whole])[1]
+    assert_allclose(model.log_prob([whole])[0], LeftToRight.log_prob(model, [whole])[0], rtol=1e-14)
 
 
 def test_scores_do_not_depend_on_the_number_of_threads(model):
@@ -72,7 +72,7 @@ def test_scores_do_not_depend_on_the_number_of_threads(model):
         found = []
         for n in (1, 2):
             threads.set_num_threads(n)
-            found.append([model.log_evidence(many), model.log_evidence(Lines([" ".join(s) for s in many]))])
+            found.append([model.log_prob(many), model.log_prob(Lines([" ".join(s) for s in many]))])
     finally:
         threads.set_num_threads(before)
     assert_array_equal(found, np.broadcast_to(found[0][0], np.shape(found)))
@@ -82,16 +82,16 @@ def test_scores_do_not_depend_on_the_number_of_threads(model):
     "words", [["w1", ""], [""], ["a\x1fb", ""], ["w1 w2"], ["a\x1fb" * 9], ["w1\n", "w2"], ["\0"], ["", "", ""]]
 )
 def test_separators_within_words_are_not_separators(model, words):
-    expected = LeftToRight.log_evidence(model, [words, ["w1"]])
-    assert_allclose(model.log_evidence([words, ["w1"]]), expected, rtol=1e-14)
-    assert_allclose(model.log_prob(words), expected[0], rtol=1e-14)
+    expected = LeftToRight.log_prob(model, [words, ["w1"]])
+    assert_allclose(model.log_prob([words, ["w1"]]), expected, rtol=1e-14)
+    assert_allclose(model.log_prob([words])[0], expected[0], rtol=1e-14)
     assert len(model.token_log_probs(words)) == len(words) + 1
 
 
 @pytest.mark.parametrize("sentence", ["a <s>", "</s>", "a\nb", "a\0b", "\ud800", ["<s>"], ["</s>"], [1], ["a", None]])
 def test_what_is_no_sentence_is_an_error(model, sentence):
     source = Lines([sentence]) if isinstance(sentence, str) else [sentence]
-    for call in (lambda: model.log_prob(sentence), lambda: model.log_evidence(source)):
+    for call in (lambda: model.token_log_probs(sentence), lambda: model.log_prob(source)):
         with pytest.raises(TrellisworkError, match="sentence 0"):
             call()
 
@@ -99,19 +99,21 @@ def test_what_is_no_sentence_is_an_error(model, sentence):
 def test_unlisted_words_of_a_strict_model_are_errors():
     model = KneserNey(2, strict=True).fit([["a", "b"], ["b"]])
     with pytest.raises(DataError, match="not in the vocabulary"):
-        model.log_prob("a c")
+        model.log_prob([["a", "c"]])
     with pytest.raises(NotFittedError):
-        KneserNey(2).log_prob("a")
+        KneserNey(2).log_prob([["a"]])
 
 
 def test_words_with_white_space_in_the_vocabulary():
     model = KneserNey(2).fit([["a b", "c"], ["c", "a b"]])
-    assert model.log_prob(["c", "a b"]) == LeftToRight.log_evidence(model, [["c", "a b"]])[0] > model.log_prob("c a b")
+    assert (
+        model.log_prob([["c", "a b"]]) == LeftToRight.log_prob(model, [["c", "a b"]]) > model.log_prob(Lines(["c a b"]))
+    )
 
 
 def test_other_models_score_one_sentence():
     model = LogBilinear(2, rank=3, max_iter=2, batch_size=4).fit([["a", "b"], ["b", "a", "a"]])
-    assert model.log_prob("a b") == model.log_prob(["a", "b"]) == model.log_evidence([["a", "b"]])[0]
+    assert model.log_prob(Lines(["a b"])) == model.log_prob([["a", "b"]])
 
 
 def test_very_rare_words_do_not_underflow(tmp_path):
@@ -124,5 +126,5 @@ def test_very_rare_words_do_not_underflow(tmp_path):
     for sentence in ("never", "rare rare rare rare a", "a never a never rare", "a " * 2000):
         scores = {w: p for p, w in words}
         expected = sum(scores[word] for word in [*sentence.split(), "</s>"]) * np.log(10)
-        assert_allclose(model.log_prob(sentence), expected, rtol=1e-12)
+        assert_allclose(model.log_prob(Lines([sentence])), expected, rtol=1e-12)
         assert_allclose(model.token_log_probs(sentence).sum(), expected, rtol=1e-12)

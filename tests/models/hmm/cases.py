@@ -85,7 +85,7 @@ def table_parameters(hmm):
     end = 1 - transition.sum(1) if hmm.end else np.ones(len(transition))
     word = words[0]
     marginals = np.array([hmm.predict_marginals([[word]])[0][0][state] for state in hmm.labels_])
-    start = marginals * np.exp(hmm.log_evidence([[word]])) / (emission[:, 0] * end)  # p(state, word) without the rest
+    start = marginals * np.exp(hmm.log_prob([[word]])) / (emission[:, 0] * end)  # p(state, word) without the rest
     log_end = np.log(end) if hmm.end else None
     return np.log(start), np.log(transition), log_end, np.log(emission), words
 

@@ -60,7 +60,7 @@ def facts(hmm):
         "reason": report.reason,
         "metric": report.metric,
     }
-    numbers = [*hmm.log_evidence(words).tolist(), *hmm.transitions().ravel().tolist()]
+    numbers = [*hmm.log_prob(words).tolist(), *hmm.transitions().ravel().tolist()]
     numbers += [report.dev or 0.0, report.value]
     numbers += [v for step in report.history for v in (step.value, step.log_evidence, step.dev or 0.0)]
     numbers += report.details.get("restarts", [])
@@ -109,7 +109,7 @@ def with_dev(group, directory, stop):
             assert hmm.report_.n_iter == 2
         hmm.fit(X[part], given, dev=other, checkpoint=path)
         history = [(step.value, step.dev) for step in hmm.report_.history]
-        results.append([history, hmm.report_.dev, hmm.predict(dev[0]), float(hmm.log_evidence(dev[0]).sum())])
+        results.append([history, hmm.report_.dev, hmm.predict(dev[0]), float(hmm.log_prob(dev[0]).sum())])
     return results
 
 

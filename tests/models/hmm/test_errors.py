@@ -32,7 +32,7 @@ def test_parameters_in_the_style_of_scikit_learn():
         lambda h: h.predict(WORDS),
         lambda h: h.predict_marginals(WORDS),
         lambda h: h.predict_topk(WORDS, 2),
-        lambda h: h.log_evidence(WORDS),
+        lambda h: h.log_prob(WORDS),
         lambda h: h.score(WORDS),
         lambda h: h.score(WORDS, TAGS),
         lambda h: h.n_scored(WORDS),

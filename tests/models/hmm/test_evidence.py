@@ -31,7 +31,7 @@ def test_evidence_equals_enumeration(name):
     hmm = model(name)
     score, xs = table_oracle(hmm), sentences(hmm)
     want = [enumerate_paths(score, x, len(hmm.labels_))[2] for x in xs]
-    assert_allclose(hmm.log_evidence(xs), want, rtol=1e-9)
+    assert_allclose(hmm.log_prob(xs), want, rtol=1e-9)
     assert_allclose([hmm.posterior(x).log_partition().item() for x in xs], want, rtol=1e-9)
     n_scored = sum(len(x) + hmm.end for x in xs)
     assert hmm.n_scored(xs) == n_scored
@@ -45,7 +45,7 @@ def test_evidence_of_taggers_equals_enumeration(name):
     hmm = model(name)
     score = lexicon_oracle(hmm)
     want = np.array([enumerate_paths(score, x, len(hmm.labels_))[2] for x in [*WORDS, *NEW]])
-    got = hmm.log_evidence([*WORDS, *NEW])
+    got = hmm.log_prob([*WORDS, *NEW])
     assert_allclose(got - want, (got - want)[0], atol=1e-9)
     assert 0 <= (got - want)[0] + 1e-9 < 0.5
     assert_allclose([hmm.posterior(x).log_partition().item() for x in [*WORDS, *NEW]], got, rtol=1e-9)
@@ -60,7 +60,7 @@ def test_all_sentences_sum_to_one(options):
     rest, total, missing = np.exp(log_start), 0.0, []
     assert rest.sum() == pytest.approx(1)
     for length in range(1, 7):
-        total += np.exp(hmm.log_evidence([list(x) for x in product(["a", "b", "other"], repeat=length)])).sum()
+        total += np.exp(hmm.log_prob([list(x) for x in product(["a", "b", "other"], repeat=length)])).sum()
         rest = rest @ np.exp(log_transition)
         assert total == pytest.approx(1 - rest.sum(), abs=1e-10)
         missing.append(1 - total)
@@ -74,12 +74,12 @@ def test_without_end_each_length_sums_to_one(fit):
     symbols = ["a", "b", "other"] if "a" in hmm.known_words() else range(6)
     for length in (1, 2, 3):
         xs = [list(x) for x in product(symbols, repeat=length)]
-        assert np.exp(hmm.log_evidence(xs)).sum() == pytest.approx(1, abs=1e-10)
+        assert np.exp(hmm.log_prob(xs)).sum() == pytest.approx(1, abs=1e-10)
 
 
 def test_rare_words_share_the_unknown_symbol():
     hmm = model("unlabeled, rare words")
-    assert hmm.log_evidence([["man"]]) == hmm.log_evidence([["barks"]]) == hmm.log_evidence([["never"]])
+    assert hmm.log_prob([["man"]]) == hmm.log_prob([["barks"]]) == hmm.log_prob([["never"]])
     assert hmm.known_words() == {"the", "a", "dog", "cat", "sees"}
     assert set(hmm.vocabulary_) == hmm.known_words() | {"<unk>"}
 
@@ -89,16 +89,16 @@ def test_the_unknown_symbol_may_occur_in_the_text():
     hmm = HMM(2, unknown="symbol").fit(marked)
     assert hmm.known_words() == {word for x in marked for word in x} - {"<unk>"}
     assert list(hmm.vocabulary_)[-1] == "<unk>"
-    assert hmm.log_evidence([["<unk>"]]) == hmm.log_evidence([["never"]])
+    assert hmm.log_prob([["<unk>"]]) == hmm.log_prob([["never"]])
     for other in (HMM(2).fit(marked), HMM(2).fit_stream([marked])):
-        assert np.isfinite(other.log_evidence([["<unk>", "never", "dog"]])).all()
+        assert np.isfinite(other.log_prob([["<unk>", "never", "dog"]])).all()
 
 
 def test_unknown_words_are_scored_by_suffixes():
     hmm = model("unlabeled, rare words by suffixes")
     for other in (hmm, model("unlabeled"), model("half")):
-        assert np.isfinite(other.log_evidence(NEW)).all()
-        assert_allclose([other.posterior(x).log_partition().item() for x in NEW], other.log_evidence(NEW), rtol=1e-9)
+        assert np.isfinite(other.log_prob(NEW)).all()
+        assert_allclose([other.posterior(x).log_partition().item() for x in NEW], other.log_prob(NEW), rtol=1e-9)
     X, y = corpus("train", 300)
     labeled = [tags if n % 10 else [None, *tags[1:]] for n, tags in enumerate(y)]
     suffix, symbol = (accuracies(HMM(unknown=u).fit(X, labeled))[1] for u in ("suffix", "symbol"))

@@ -20,7 +20,7 @@ def test_a_sentence_whose_labels_are_certain_counts_as_labeled():
     counted = HMM(unknown="symbol", transition_prior=0, emission_prior=0).fit(X, y)
     mixed = HMM(unknown="symbol", transition_prior=0, emission_prior=0, tol=0, max_iter=40)
     mixed.fit(X, [["X", "Y"], ["X", None], ["Y"]])
-    assert_allclose(mixed.log_evidence(X), counted.log_evidence(X), atol=1e-6)
+    assert_allclose(mixed.log_prob(X), counted.log_prob(X), atol=1e-6)
 
 
 def test_known_tokens_stay_known():
@@ -64,10 +64,10 @@ def test_the_history_has_the_log_evidence():
     free = {"transition_prior": 0, "emission_prior": 0}
     hmm = made(HMM, 3, **free).fit(WORDS)
     assert all(step.value == pytest.approx(step.log_evidence) for step in hmm.report_.history)
-    assert hmm.log_evidence(WORDS).sum() >= hmm.report_.value - 1e-9
+    assert hmm.log_prob(WORDS).sum() >= hmm.report_.value - 1e-9
     one = made(HMM, 3, **free, tol=0, max_iter=6).fit(WORDS)
     two = made(HMM, 3, **free, tol=0, max_iter=7).fit(WORDS)
-    assert two.report_.history[-1].value == pytest.approx(one.log_evidence(WORDS).sum(), rel=1e-10)
+    assert two.report_.history[-1].value == pytest.approx(one.log_prob(WORDS).sum(), rel=1e-10)
 
 
 def test_tol_and_max_iter():
@@ -94,7 +94,7 @@ def test_the_best_of_several_starts_continues(seed):
 
 def test_seeds():
     first, again, other = (HMM(3, seed=seed).fit(WORDS) for seed in (0, 0, 5))
-    assert (first.log_evidence(WORDS) == again.log_evidence(WORDS)).all()
+    assert (first.log_prob(WORDS) == again.log_prob(WORDS)).all()
     assert first.report_.history[0].value != other.report_.history[0].value
 
 
@@ -130,7 +130,7 @@ def test_a_stream_lists_frequent_words():
     hmm = HMM(2, min_count=2).fit_stream([WORDS[:2], WORDS[2:]])
     assert hmm.known_words() == {"the", "a", "dog", "cat", "sees"}
     assert hmm.predict([["never", "dog"]])
-    assert hmm.log_evidence([["never"]]) == hmm.log_evidence([["man"]])
+    assert hmm.log_prob([["never"]]) == hmm.log_prob([["man"]])
 
 
 def test_a_stream_scores_unknown_words():

@@ -62,7 +62,7 @@ def test_chain_rule(name):
     listed = {word for word, _ in hmm.predict_next([], n=10**6, unknown=True)}
     xs = [x for x in sentences(hmm) if listed.issuperset(x)]
     assert len(xs) >= 1
-    assert_allclose([chain_rule(hmm, x) for x in xs], hmm.log_evidence(xs), rtol=1e-9)
+    assert_allclose([chain_rule(hmm, x) for x in xs], hmm.log_prob(xs), rtol=1e-9)
 
 
 @pytest.mark.parametrize("name", LEXICONS)
@@ -84,7 +84,7 @@ def test_first_words_of_taggers_sum_to_one(name):
 def test_chain_rule_of_taggers(name):
     """Approximately: first words have a lexicon of their own, and predictions are normalized over known words."""
     hmm = model(name)
-    assert_allclose([chain_rule(hmm, x) for x in WORDS], hmm.log_evidence(WORDS), atol=0.1)
+    assert_allclose([chain_rule(hmm, x) for x in WORDS], hmm.log_prob(WORDS), atol=0.1)
 
 
 @pytest.mark.parametrize("name", TABLES)
@@ -94,12 +94,12 @@ def test_blanks_equal_the_evidence_of_filled_sentences(name):
     x = [w if w in words else words[0] for w in sentences(hmm)[1][:4]]
     for blank in range(len(x)):
         (ranked,) = hmm.fill([*x[:blank], None, *x[blank + 1 :]], 10**6, unknown=True)
-        filled = np.exp(hmm.log_evidence([[*x[:blank], word, *x[blank + 1 :]] for word in words]))
+        filled = np.exp(hmm.log_prob([[*x[:blank], word, *x[blank + 1 :]] for word in words]))
         assert_allclose([dict(ranked)[word] for word in words], filled / filled.sum(), atol=1e-10)
         assert [p for _, p in ranked] == sorted((p for _, p in ranked), reverse=True)
         assert hmm.fill([*x[:blank], None, *x[blank + 1 :]], 2, unknown=True) == [ranked[:2]]
     pairs = list(product(words, words))
-    both = np.exp(hmm.log_evidence([[first, x[1], second] for first, second in pairs]))
+    both = np.exp(hmm.log_prob([[first, x[1], second] for first, second in pairs]))
     first, second = hmm.fill([None, x[1], None], 10**6, unknown=True)
     for n, ranked in enumerate((first, second)):
         want = [both[[pair[n] == word for pair in pairs]].sum() / both.sum() for word in words]
@@ -112,7 +112,7 @@ def test_blanks_of_taggers(name):
     hmm = model(name)
     first, second = hmm.fill("the ___ sees ___", 100)
     words = [word for word, _ in first]
-    evidence = np.exp(hmm.log_evidence([["the", a, "sees", b] for a in words for b in words])).reshape(len(words), -1)
+    evidence = np.exp(hmm.log_prob([["the", a, "sees", b] for a in words for b in words])).reshape(len(words), -1)
     assert_allclose([p for _, p in first], evidence.sum(1) / evidence.sum(), atol=0.01)
     assert sum(p for _, p in first) == pytest.approx(1)
     assert set(words) == {word for word, _ in second} == hmm.known_words()
@@ -164,7 +164,7 @@ def test_sample_frequencies(options):
     hmm = tiny(**options)
     drawn = Counter(map(tuple, hmm.sample(4000, seed=1)))
     for x in (["a"], ["b"], ["a", "b"], ["b", "a"]):
-        assert drawn[tuple(x)] / 4000 == pytest.approx(math.exp(hmm.log_evidence([x])[0]), abs=0.035)
+        assert drawn[tuple(x)] / 4000 == pytest.approx(math.exp(hmm.log_prob([x])[0]), abs=0.035)
     assert drawn[()] == 0
 
 

@@ -21,7 +21,7 @@ def test_a_loaded_model_equals_the_saved_one(name, tmp_path):
     xs = sentences(hmm)
     assert loaded.predict(xs) == hmm.predict(xs)
     assert loaded.predict(xs, decoding="mbr") == hmm.predict(xs, decoding="mbr")
-    assert (loaded.log_evidence(xs) == hmm.log_evidence(xs)).all()
+    assert (loaded.log_prob(xs) == hmm.log_prob(xs)).all()
     assert loaded.predict_marginals(xs) == hmm.predict_marginals(xs)
     assert loaded.predict_next(xs[0]) == hmm.predict_next(xs[0])
     assert loaded.fill([None, *xs[0][1:]]) == hmm.fill([None, *xs[0][1:]])

@@ -52,14 +52,14 @@ def test_a_stopped_stream_leaves_a_model():
 
 def test_a_failed_fit_leaves_the_model_unchanged():
     hmm = HMM(3).fit(WORDS)
-    before = hmm.log_evidence(WORDS)
+    before = hmm.log_prob(WORDS)
 
     def interrupt(step):
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
         hmm.fit(WORDS[:3], callback=interrupt)
-    assert (hmm.log_evidence(WORDS) == before).all()
+    assert (hmm.log_prob(WORDS) == before).all()
 
 
 @pytest.mark.parametrize("n_restarts", [1, 2])
@@ -97,7 +97,7 @@ def test_development_sentences_choose_the_iteration(algorithm):
     if algorithm != "stepwise":
         same = made(HMM, 6, max_iter=best + 1, **options).fit(X)
         np.testing.assert_array_equal(hmm.transitions(), same.transitions())
-        np.testing.assert_array_equal(hmm.log_evidence(dev), same.log_evidence(dev))
+        np.testing.assert_array_equal(hmm.log_prob(dev), same.log_prob(dev))
 
 
 def test_labeled_development_sentences_measure_the_accuracy():

@@ -132,9 +132,9 @@ def test_a_sentence_alone_and_among_others(name):
     hmm = model(name)
     xs = sentences(hmm)
     assert hmm.predict(xs) == [hmm.predict([x])[0] for x in xs]
-    assert_allclose(hmm.log_evidence(xs), [hmm.log_evidence([x])[0] for x in xs], rtol=1e-12)
+    assert_allclose(hmm.log_prob(xs), [hmm.log_prob([x])[0] for x in xs], rtol=1e-12)
     assert hmm.predict([]) == []
-    assert len(hmm.log_evidence([])) == 0
+    assert len(hmm.log_prob([])) == 0
 
 
 def test_score_is_the_accuracy_if_labels_are_given():
@@ -190,7 +190,7 @@ def test_order_two_with_a_table_of_symbols(X, end):
     hmm = HMM(order=2, unknown="symbol", end=end).fit(X, TAGS)
     assert hmm.predict(X) == TAGS
     for x in X:
-        assert hmm.log_evidence([x])[0] == pytest.approx(float(hmm.posterior(x).log_partition()[0]))
+        assert hmm.log_prob([x])[0] == pytest.approx(float(hmm.posterior(x).log_partition()[0]))
 
 
 def test_a_wide_beam_is_exact_and_a_narrow_one_a_lower_bound():
@@ -198,19 +198,19 @@ def test_a_wide_beam_is_exact_and_a_narrow_one_a_lower_bound():
     narrow = HMM(order=2, beam="threshold=0.5,min=1").fit(WORDS, TAGS)
     xs = [*WORDS, *NEW]
     assert wide.predict(xs) == exact.predict(xs)
-    assert_allclose(wide.log_evidence(xs), exact.log_evidence(xs), rtol=1e-12)
-    assert (narrow.log_evidence(xs) <= exact.log_evidence(xs) + 1e-12).all()
-    assert (narrow.log_evidence(xs) < exact.log_evidence(xs) - 1e-6).any()
+    assert_allclose(wide.log_prob(xs), exact.log_prob(xs), rtol=1e-12)
+    assert (narrow.log_prob(xs) <= exact.log_prob(xs) + 1e-12).all()
+    assert (narrow.log_prob(xs) < exact.log_prob(xs) - 1e-6).any()
 
 
 def test_the_beam_can_be_changed_after_training():
     hmm = HMM(order=2).fit(WORDS, TAGS)
-    exact = hmm.log_evidence(WORDS)
-    narrow = hmm.set_params(beam="size=1").log_evidence(WORDS)
+    exact = hmm.log_prob(WORDS)
+    narrow = hmm.set_params(beam="size=1").log_prob(WORDS)
     assert (narrow <= exact + 1e-9).all()
     assert (narrow < exact - 1e-6).any()
     assert hmm.posterior(WORDS[0]).kind == "lower"
-    assert_allclose(hmm.set_params(beam=None).log_evidence(WORDS), exact)
+    assert_allclose(hmm.set_params(beam=None).log_prob(WORDS), exact)
     assert hmm.posterior(WORDS[0]).kind == "exact"
 
 

@@ -47,7 +47,7 @@ def test_states_are_values_and_their_scores_sum_to_those_of_sentences(lm, monkey
         score, state = lm.extend(states[-1], word)
         states.append(state)
         total += score
-    assert_allclose(total, lm.log_evidence([words])[0], rtol=1e-12)
+    assert_allclose(total, lm.log_prob([words])[0], rtol=1e-12)
     assert_allclose(states[-1], lm.start())
     every = [*lm.vocabulary_, "</s>"]
     for t, state in enumerate(states[:-1]):
@@ -78,23 +78,23 @@ def test_what_extends_no_state_is_an_error(plain):
 def test_probabilities_of_all_sentences_of_a_length_add_up(lm):
     words = list(lm.vocabulary_)
     for length in (1, 2):
-        every = np.exp(lm.log_evidence([list(s) for s in product(words, repeat=length)])).sum()
-        assert_allclose(every, np.exp(lm.log_evidence([[None] * length]))[0], rtol=1e-4)
+        every = np.exp(lm.log_prob([list(s) for s in product(words, repeat=length)])).sum()
+        assert_allclose(every, np.exp(lm.log_prob([[None] * length]))[0], rtol=1e-4)
 
 
 def test_it_learns(plain):
     assert plain.perplexity(TEXT) < 3
     n_tokens = sum(len(s) + 1 for s in TEXT)
-    assert_allclose(plain.score(TEXT), plain.log_evidence(TEXT).sum() / n_tokens)
+    assert_allclose(plain.score(TEXT), plain.log_prob(TEXT).sum() / n_tokens)
     assert_allclose(plain.perplexity(TEXT), np.exp(-plain.score(TEXT)))
     assert {word for word, _ in plain.predict_next(["the"], 2)} == {"dog", "cat"}
 
 
 def test_evidence_is_a_sum_over_what_fits(lm):
-    one = lm.log_evidence([["the", {"dog", "cat"}, "runs"]])[0]
-    parts = lm.log_evidence([["the", "dog", "runs"], ["the", "cat", "runs"]])
+    one = lm.log_prob([["the", {"dog", "cat"}, "runs"]])[0]
+    parts = lm.log_prob([["the", "dog", "runs"], ["the", "cat", "runs"]])
     assert_allclose(one, np.logaddexp(*parts), rtol=1e-5)
-    assert lm.log_evidence([["the", None]])[0] > lm.log_evidence([["the", "dog"]])[0]
+    assert lm.log_prob([["the", None]])[0] > lm.log_prob([["the", "dog"]])[0]
 
 
 def test_conditionals(lm):
@@ -112,7 +112,7 @@ def test_next_words(lm):
     end = dict(found)["</s>"]
     assert_allclose(sum(p for _, p in found), 1, rtol=1e-4)
     assert [p for _, p in found] == sorted((p for _, p in found), reverse=True)
-    ratio = lm.log_evidence([["the", "dog"]])[0]
+    ratio = lm.log_prob([["the", "dog"]])[0]
     first, second = lm.predict_next([], 100, unknown=True), lm.predict_next(["the"], 100, unknown=True)
     assert_allclose(np.log(dict(first)["the"] * dict(second)["dog"] * end), ratio, rtol=1e-4)
 
@@ -161,7 +161,7 @@ def test_saved_and_loaded(lm, tmp_path):
     lm.save(tmp_path / "lm")
     again = trelliswork.load(tmp_path / "lm")
     assert isinstance(again, HMMLanguageModel)
-    assert (again.log_evidence(TEXT) == lm.log_evidence(TEXT)).all()
+    assert (again.log_prob(TEXT) == lm.log_prob(TEXT)).all()
     assert again.get_params() == lm.get_params()
     assert again.report_.to_dict() == lm.report_.to_dict()
     assert again.sample(3, seed=1) == lm.sample(3, seed=1)
@@ -182,15 +182,15 @@ def test_files_and_corpora_are_texts_too(tmp_path, plain):
     path = tmp_path / "text.txt"
     path.write_text("\n".join(" ".join(s) for s in TEXT))
     lm = made(HMMLanguageModel, 6, **QUICK).fit(path)
-    assert_allclose(lm.log_evidence(path), plain.log_evidence(TEXT))
-    assert_allclose(lm.log_evidence(Corpus.from_sentences(TEXT)), plain.log_evidence(TEXT))
+    assert_allclose(lm.log_prob(path), plain.log_prob(TEXT))
+    assert_allclose(lm.log_prob(Corpus.from_sentences(TEXT)), plain.log_prob(TEXT))
 
 
 def test_unknown_words():
     lm = made(HMMLanguageModel, 4, min_count=7, **QUICK).fit(TEXT)
     assert "runs" not in lm.known_words()
     assert "<unk>" in lm.known_words()
-    assert (lm.log_evidence([["the", "zebra"]]) == lm.log_evidence([["the", "runs"]])).all()
+    assert (lm.log_prob([["the", "zebra"]]) == lm.log_prob([["the", "runs"]])).all()
 
 
 def test_development_text_and_checkpoints(tmp_path):
@@ -205,7 +205,7 @@ def test_development_text_and_checkpoints(tmp_path):
     assert stopped.report_.reason.startswith("stopped by the caller")
     assert np.isfinite(stopped.perplexity(TEXT))
     resumed = made(HMMLanguageModel, 4, **options).fit(TEXT, dev=TEXT[:4], checkpoint=tmp_path / "run")
-    assert (resumed.log_evidence(TEXT) == whole.log_evidence(TEXT)).all()
+    assert (resumed.log_prob(TEXT) == whole.log_prob(TEXT)).all()
     resumed.save(tmp_path / "model")
     made(HMMLanguageModel, 4, **options).fit(TEXT, checkpoint=tmp_path / "run", callback=lambda s: True)
     with pytest.raises(DataError, match="other data or settings"):
@@ -235,7 +235,7 @@ def test_development_text_and_checkpoints(tmp_path):
     ],
 )
 def test_parameters_are_checked_and_a_failed_fit_forgets_nothing(wrong, message, plain):
-    before = plain.log_evidence(TEXT)
+    before = plain.log_prob(TEXT)
     changed = made(HMMLanguageModel, **{"n_states": 5, **QUICK, **wrong})
     with pytest.raises(ValueRangeError, match=message):
         changed.fit(TEXT)
@@ -244,7 +244,7 @@ def test_parameters_are_checked_and_a_failed_fit_forgets_nothing(wrong, message,
     with pytest.raises(ValueRangeError, match="n_states"):
         plain.fit(TEXT)
     plain.set_params(**kept)
-    assert (plain.log_evidence(TEXT) == before).all()
+    assert (plain.log_prob(TEXT) == before).all()
 
 
 def test_wrong_questions(plain):
@@ -261,8 +261,8 @@ def test_wrong_questions(plain):
     with pytest.raises(ShapeError, match="no blank"):
         plain.fill(["a"], 1)
     with pytest.raises(ValueRangeError, match="empty collection"):
-        plain.log_evidence([[set()]])
-    assert len(plain.log_evidence([])) == 0
+        plain.log_prob([[set()]])
+    assert len(plain.log_prob([])) == 0
     assert plain.predict([]) == []
 
 

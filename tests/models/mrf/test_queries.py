@@ -40,7 +40,7 @@ def test_likelihoods_equal_enumeration(order, form, bound, monkeypatch):
     per_position, per_token = model.moment_bound(TEXT)
     assert_allclose(per_token / per_position, model.n_positions_ / model.n_tokens_)
     # Sentences are given their lengths, the circle also predicts its pads.
-    conditional = model.log_evidence(TEXT).sum() - np.sum([log_tau[len(s)] for s in TEXT])
+    conditional = model.log_prob(TEXT).sum() - np.sum([log_tau[len(s)] for s in TEXT])
     assert per_position * model.n_positions_ <= conditional + 1e-6
 
 
@@ -105,7 +105,7 @@ def test_saved_models_are_the_same(tmp_path):
         model.save(tmp_path / str(n))
         again = load(tmp_path / str(n))
         assert isinstance(again, MRFLanguageModel)
-        assert (again.log_evidence(TEXT) == model.log_evidence(TEXT)).all()
+        assert (again.log_prob(TEXT) == model.log_prob(TEXT)).all()
         assert again.sample(5) == model.sample(5)
         assert again.moment_bound(TEXT) == model.moment_bound(TEXT)
         assert again.get_params() == model.get_params()
@@ -125,7 +125,7 @@ def test_only_one_chain_with_all_of_the_weight_is_exact():
             assert_allclose(circle, truth, atol=1e-6)
         else:
             assert circle < truth - 1e-4
-        assert (model.evidence_kind, model.evidence_bound) == ("exact", "exact")
+        assert (model.kind, model.evidence_bound) == ("exact", "exact")
     assert names == {name: name for name in names}
     assert make(2, algorithm="pseudo-likelihood", max_iter=1).bound_ == "chain"
 
@@ -172,7 +172,7 @@ def test_gensim_reads_the_embeddings(tmp_path):
     [
         lambda m: m.fill("a ___"),
         lambda m: m.score(TEXT),
-        lambda m: m.log_evidence(TEXT),
+        lambda m: m.log_prob(TEXT),
         lambda m: m.log_likelihood_bounds(TEXT),
         lambda m: m.perplexity(TEXT),
         lambda m: m.estimate(TEXT),
@@ -182,7 +182,7 @@ def test_gensim_reads_the_embeddings(tmp_path):
         lambda m: m.neighbors("a"),
         lambda m: m.embeddings_,
         lambda m: m.bound_,
-        lambda m: m.evidence_kind,
+        lambda m: m.kind,
         lambda m: m.evidence_bound,
         lambda m: m.save("nowhere"),
     ],
@@ -197,7 +197,7 @@ def test_a_text_without_sentences_has_no_mean():
     for query in (model.score, model.perplexity, model.estimate):
         with pytest.raises(DataError, match="no sentences"):
             query([])
-    assert model.log_evidence([]).shape == (0,)
+    assert model.log_prob([]).shape == (0,)
     assert model.score(iter(TEXT)) == model.score(TEXT)
     with pytest.raises(ValueRangeError, match="n_samples must be at least 2"):
         model.estimate(TEXT, n_samples=1)

@@ -49,7 +49,7 @@ def test_it_is_a_normalized_language_model(model):
         ids = tuple(model.vocabulary_.ids(s))
         score = fields.sentence_score(*field, ids) - fields.sentence_log_z(*field, len(ids))
         expected.append(score + log_tau[len(ids)])
-    assert_allclose(model.log_evidence(TEXT[:7]), expected, rtol=1e-6)
+    assert_allclose(model.log_prob(TEXT[:7]), expected, rtol=1e-6)
     assert_allclose(model.report_.value, -model.moment_bound(TEXT)[0], rtol=1e-6)
     chains = zip(model.field_.weights, model.field_.tables, model.field_.unaries[1:], strict=True)
     roots = [np.abs(np.linalg.eigvals(np.exp(dense(table) / rho + unary))).max() for rho, table, unary in chains]
@@ -74,7 +74,7 @@ def test_development_data_and_saving(model, tmp_path):
     model.save(tmp_path / "model")
     again = load(tmp_path / "model")
     assert_allclose(again.word_vectors(), model.word_vectors())
-    assert_allclose(again.log_evidence(TEXT), model.log_evidence(TEXT))
+    assert_allclose(again.log_prob(TEXT), model.log_prob(TEXT))
     moments = count_moments(TEXT, 2)
     same = MRFLanguageModel(2, rank=3, algorithm="spectral", options={"subsample": 0.0}).fit(moments)
     assert_allclose(same.word_vectors(), model.word_vectors())
@@ -133,4 +133,4 @@ def test_information_of_no_pairs_is_empty():
 
     assert positive_information(csr_matrix((3, 3))).nnz == 0
     lonely = MRFLanguageModel(2, rank=2, algorithm="spectral").fit([["a"], ["b"], ["a"]])
-    assert np.isfinite(lonely.log_evidence([["a"]])).all()
+    assert np.isfinite(lonely.log_prob([["a"]])).all()

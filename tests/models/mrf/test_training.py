@@ -57,9 +57,9 @@ def test_pseudo_likelihood_decreases_its_objective(monkeypatch):
     values = [step.value for step in model.report_.history]
     assert values[-1] < values[0]
     assert (model.report_.value, model.report_.n_iter) == (values[-1], 8)
-    truth = model.log_evidence(TEXT[:7])
+    truth = model.log_prob(TEXT[:7])
     monkeypatch.setattr(mrf_field.exact, "fits", lambda C, K: False)
-    assert (model.log_evidence(TEXT[:7]) <= truth + 1e-9).all()
+    assert (model.log_prob(TEXT[:7]) <= truth + 1e-9).all()
     pseudo = MRFLanguageModel(2, algorithm="pseudo-likelihood")
     with pytest.raises(ValueRangeError, match="needs the text"):
         pseudo.fit(count_moments(TEXT, 2))

@@ -32,7 +32,7 @@ def test_queries_without_a_unary_equal_enumeration(order, form, bound, monkeypat
         ids = tuple(model.vocabulary_.ids(s))
         log_z = fields.sentence_log_z(log_unary, tables, len(ids))
         expected.append(fields.sentence_score(log_unary, tables, ids) - log_z + log_tau[len(ids)])
-    assert_allclose(model.log_evidence(some), expected, rtol=1e-6)
+    assert_allclose(model.log_prob(some), expected, rtol=1e-6)
     words = ["a", "___", "c", "a"]
     scores = [
         fields.sentence_score(log_unary, tables, tuple(model.vocabulary_.ids([w if v == "___" else v for v in words])))
@@ -55,7 +55,7 @@ def test_queries_without_a_unary_equal_enumeration(order, form, bound, monkeypat
     model.save(tmp_path / "model")
     again = load(tmp_path / "model")
     assert (again.unary, again.bias) == (False, False)
-    assert (again.log_evidence(some) == model.log_evidence(some)).all()
+    assert (again.log_prob(some) == model.log_prob(some)).all()
     assert again.moment_bound(TEXT) == model.moment_bound(TEXT)
     assert again.sample(5) == model.sample(5)
     monkeypatch.setattr(mrf_field.exact, "fits", lambda C, K: False)  # as for a large vocabulary
@@ -75,15 +75,15 @@ def test_a_bias_of_right_words_is_equivalent_to_a_unary(options, unary, tmp_path
     plain, biased = make(2, **options), make(2, unary=unary, bias=True, **options)
     assert biased.field_.log_unary.any() == unary
     assert_allclose(biased.field_.bias, plain.field_.log_unary / (2 + unary))
-    assert_allclose(biased.log_evidence(TEXT), plain.log_evidence(TEXT), rtol=1e-9)
+    assert_allclose(biased.log_prob(TEXT), plain.log_prob(TEXT), rtol=1e-9)
     assert_allclose(biased.moment_bound(TEXT), plain.moment_bound(TEXT), rtol=1e-9)
     assert_allclose(dict(biased.fill("a ___")[0])["b"], dict(plain.fill("a ___")[0])["b"], rtol=1e-9)
     assert biased.sample(20, seed=3) == plain.sample(20, seed=3)
     assert_allclose(biased.tighten(max_iter=20).value, plain.tighten(max_iter=20).value, atol=1e-6)
     biased.save(tmp_path / "model")
-    assert (load(tmp_path / "model").log_evidence(TEXT) == biased.log_evidence(TEXT)).all()
+    assert (load(tmp_path / "model").log_prob(TEXT) == biased.log_prob(TEXT)).all()
     monkeypatch.setattr(mrf_field.exact, "fits", lambda C, K: False)
-    assert_allclose(biased.log_evidence(TEXT), plain.log_evidence(TEXT), rtol=1e-9)  # bounds, too
+    assert_allclose(biased.log_prob(TEXT), plain.log_prob(TEXT), rtol=1e-9)  # bounds, too
 
 
 def test_pseudo_likelihood_without_a_unary_and_with_a_bias():
@@ -93,7 +93,7 @@ def test_pseudo_likelihood_without_a_unary_and_with_a_bias():
     assert bare.report_.history[-1].value < bare.report_.history[0].value
     biased, plain = make(2, unary=False, bias=True, **options), make(2, **options)
     assert not biased.field_.log_unary.any()
-    assert_allclose(biased.log_evidence(TEXT), plain.log_evidence(TEXT), rtol=1e-6)
+    assert_allclose(biased.log_prob(TEXT), plain.log_prob(TEXT), rtol=1e-6)
 
 
 def test_training_starts_from_models_with_and_without_a_unary():

@@ -45,7 +45,7 @@ def test_trees_evidence_and_files(models, name, tmp_path):
         assert all(len(node.children) == 2 or isinstance(node.children[0], str) for node in tree.subtrees())
     assert isinstance(trees[-1].children[0], str)
     with pytest.warns(UserWarning, match="sentence 7, 'dog', of one word"):
-        evidence = model.log_evidence(sentences)
+        evidence = model.log_prob(sentences)
     assert np.isneginf(evidence).tolist() == [False] * 7 + [True]
     total = sum(map(len, sentences[:7]))
     n_words = sum(map(len, sentences[:7]))
@@ -60,15 +60,15 @@ def test_trees_evidence_and_files(models, name, tmp_path):
     again = load(tmp_path / "grammar")
     assert isinstance(again, PCFG)
     assert again.predict(sentences) == trees
-    assert_array_equal(again.log_evidence(sentences[:7]), evidence[:7])
+    assert_array_equal(again.log_prob(sentences[:7]), evidence[:7])
     assert again.report_.to_dict() == model.report_.to_dict()
     assert again.get_params() == model.get_params()
-    assert_array_equal(fitted(name).log_evidence(sentences[:7]), evidence[:7])
+    assert_array_equal(fitted(name).log_prob(sentences[:7]), evidence[:7])
 
 
 def test_sentences_of_one_word_are_named(models):
     with pytest.warns(UserWarning, match="sentence 0, 'dog', and 1 more of one word"):
-        found = models["dense"].log_evidence([["dog"], WORDS[0], ["runs"]])
+        found = models["dense"].log_prob([["dog"], WORDS[0], ["runs"]])
     assert np.isneginf(found).tolist() == [True, False, True]
     assert_allclose(models["dense"].score([["dog"], WORDS[0], ["runs"]]), found[1] / len(WORDS[0]))  # and no warning
 
@@ -135,7 +135,7 @@ def test_samples_follow_the_grammar():
 def test_blanks_are_filled_by_bayes_rule(models, name):
     model, sentence = models[name], [WORDS[0][0], None, *WORDS[0][2:5]]
     words = [word for word in model.vocabulary_.items if word != "<unk>"]
-    evidence = np.exp(model.log_evidence([[w if x is None else x for x in sentence] for w in words]))
+    evidence = np.exp(model.log_prob([[w if x is None else x for x in sentence] for w in words]))
     (filled,) = model.fill(sentence, len(model.vocabulary_), unknown=True)
     p = dict(filled)
     assert sum(p.values()) == pytest.approx(1)
@@ -196,7 +196,7 @@ def test_corpus_callback_and_checkpoint(tmp_path):
     assert len(steps) == 3
     assert part.report_.reason == "stopped by the caller"
     rest = made(PCFG, 3, n_preterminals=5, **options).fit(corpus, checkpoint=path)
-    assert_array_equal(rest.log_evidence(corpus), whole.log_evidence(corpus))
+    assert_array_equal(rest.log_prob(corpus), whole.log_prob(corpus))
     rest.save(tmp_path / "model")
     made(PCFG, 3, n_preterminals=5, **options).fit(corpus, callback=stop, checkpoint=path)
     with pytest.raises(DataError, match="other data or settings"):

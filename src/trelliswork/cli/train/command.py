@@ -109,7 +109,7 @@ class Job:
     def _tell(self, model: Any, facts: dict[str, Any], usage: dict[str, Any]) -> None:
         """Write the report, and print the outcome."""
         report = getattr(model, "report_", None)
-        outcome: dict[str, Any] = {"model": self.out, "kind": model.kind, **facts}
+        outcome: dict[str, Any] = {"model": self.out, "kind": model.family, **facts}
         if report is not None:
             outcome |= {
                 "objective": report.value if report.n_iter else None,

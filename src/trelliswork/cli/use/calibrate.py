@@ -70,7 +70,7 @@ def calibrate(
     save_or_rescue(fitted.save, place, force=force)
     result = fitted.calibration_
     if json:
-        print(json_module.dumps({"model": place, "kind": fitted.kind} | result.to_dict()))
+        print(json_module.dumps({"model": place, "kind": fitted.family} | result.to_dict()))
         return
     print(f"{result}. Saved in {place}")
 

@@ -51,7 +51,7 @@ def convert(
         save_or_rescue(fitted.save, out, force=force)
     described = fitted.describe(1)
     if json:
-        print(json_module.dumps({"model": model, "out": out, "kind": fitted.kind, **described.facts}))
+        print(json_module.dumps({"model": model, "out": out, "kind": fitted.family, **described.facts}))
         return
     print(f"{described.title}: {_counts(described.facts)}. Saved in {out}")
 
@@ -63,7 +63,7 @@ def _ngrams(path: str) -> Any:
 
     fitted = load(path) if Path(path).is_dir() else converted(path)
     if not isinstance(fitted, KneserNey):
-        raise DataError(f"{path}: expected an n-gram model for an ARPA file, got a model of kind {fitted.kind!r}.")
+        raise DataError(f"{path}: expected an n-gram model for an ARPA file, got a model of kind {fitted.family!r}.")
     return fitted
 
 

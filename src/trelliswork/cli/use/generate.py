@@ -92,7 +92,7 @@ def _scored(
 
     from trelliswork.data import Corpus
 
-    fitted = load_for(model, "log_evidence", "score text: expected a language model, an HMM or a grammar")
+    fitted = load_for(model, "perplexity", "score text: expected a language model, an HMM or a grammar")
     set_beam(fitted, beam)
     if getattr(fitted, "constituents", False):
         layout = Layout("text", [], None) if guess_format(source, format) == FileFormat.text else None
@@ -109,10 +109,10 @@ def _scored(
             check_tokenized(fitted, text)
     corpus, n_short = _long_enough(text, getattr(fitted, "shortest", 1), source.name)
     with naming_lines(source, None if n_short else layout), alone():
-        evidence = fitted.log_evidence(corpus) if len(corpus) else np.zeros(0)
+        evidence = fitted.log_prob(corpus) if len(corpus) else np.zeros(0)
         counted = len(corpus) and hasattr(fitted, "unknown_words")
         n_unknown, log_unknown = fitted.unknown_words(corpus) if counted else (0, 0.0)
-    kind, bound = str(getattr(fitted, "evidence_kind", "exact")), getattr(fitted, "evidence_bound", None)
+    kind, bound = fitted.kind, getattr(fitted, "evidence_bound", None)
     n_sentences, n_tokens, n_short = totals(len(corpus), corpus.n_tokens, n_short)
     n_events = n_tokens + (n_sentences if getattr(fitted, "end", True) else 0)
     total = current().total(float(evidence.sum()))

@@ -38,7 +38,7 @@ def inspect(
         facts["calibration"] = fitted.calibration_.to_dict() if json else str(fitted.calibration_)
     if json:
         tables = {table.key: table.rows for table in description.tables}
-        print(json_module.dumps({"kind": fitted.kind, **facts, **tables}, ensure_ascii=False))
+        print(json_module.dumps({"kind": fitted.family, **facts, **tables}, ensure_ascii=False))
         return
     print(description.title)
     for name, value in facts.items():

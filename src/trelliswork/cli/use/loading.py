@@ -30,7 +30,7 @@ def load_for(path: str, task: Any, purpose: str) -> Any:
     """
     cls = class_of(path)
     if not (hasattr(cls, task) if isinstance(task, str) else issubclass(cls, task)):
-        raise DataError(f"{path}: a model of kind {cls.kind!r} does not {purpose}.")
+        raise DataError(f"{path}: a model of kind {cls.family!r} does not {purpose}.")
     return cls.load(path)
 
 

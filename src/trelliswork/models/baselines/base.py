@@ -1,4 +1,4 @@
-"""Base class of left-to-right language models: text to ids, log evidence, next words, samples, blanks."""
+"""Base class of left-to-right language models: text to ids, log-probabilities, next words, samples, blanks."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class LeftToRight(Incremental):
         Id 0 is ``<s>``: as a context the start of a sentence, as an event its end.
     """
 
-    learned = "vocabulary_"
+    _fit_sets = "vocabulary_"
     vocabulary_: Vocabulary
 
     @property
@@ -39,7 +39,7 @@ class LeftToRight(Incremental):
         """Number of words before a word that its probability depends on."""
         raise AssertionError("each model defines its context")
 
-    def log_evidence(self, X: Source) -> NDArray[np.float64]:
+    def log_prob(self, X: Source) -> NDArray[np.float64]:
         """Return the natural log-probability of each sentence, its end included (n_sentences,).
 
         Parameters
@@ -48,16 +48,6 @@ class LeftToRight(Incremental):
             Unlisted words are the unknown word, or an error if the vocabulary has none.
         """
         return self._log_evidence(self._ids(X))
-
-    def log_prob(self, sentence: str | Sequence[str]) -> float:
-        """Return the natural log-probability of one sentence, its end included; as ``log_evidence`` for many.
-
-        Parameters
-        ----------
-        sentence : str or list of str
-            Words between white space, or a list of words.
-        """
-        return np.add.reduceat(self.token_log_probs(sentence), [0]).item()
 
     def token_log_probs(self, sentence: str | Sequence[str]) -> NDArray[np.float64]:
         """Return the natural log-probability of each word of a sentence and of its end, given the words before it."""

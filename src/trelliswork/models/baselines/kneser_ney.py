@@ -79,8 +79,8 @@ class KneserNey(LeftToRight):
     1.0
     """
 
-    kind: ClassVar[str] = "kneser-ney"
-    title: ClassVar[str] = "Kneser-Ney language model"
+    family: ClassVar[str] = "kneser-ney"
+    _title: ClassVar[str] = "Kneser-Ney language model"
     _tables: CompactTables = later()
     _scorer: SentenceScorer | None = later(None)
 
@@ -138,7 +138,7 @@ class KneserNey(LeftToRight):
         self._check_fitted()
         return self._tables.sizes()
 
-    def log_evidence(self, X: Source) -> NDArray[np.float64]:
+    def log_prob(self, X: Source) -> NDArray[np.float64]:
         """Return the natural log-probability of each sentence, its end included (n_sentences,).
 
         Parameters
@@ -153,18 +153,7 @@ class KneserNey(LeftToRight):
             log_p = self._scorer.log_evidence(sentences, split=split)
             if log_p is not None:
                 return log_p
-        return super().log_evidence(X)
-
-    def log_prob(self, sentence: Sentence) -> float:
-        """Return the natural log-probability of one sentence, its end included; as ``log_evidence`` for many.
-
-        Parameters
-        ----------
-        sentence : str or list of str
-            Words between white space, or a list of words.
-        """
-        log_p = self._scorer.log_prob(sentence) if self._scorer is not None else None
-        return super().log_prob(sentence) if log_p is None else log_p
+        return super().log_prob(X)
 
     def token_log_probs(self, sentence: Sentence) -> NDArray[np.float64]:
         """Return the natural log-probability of each word of a sentence and of its end, given the words before it."""

@@ -59,8 +59,8 @@ class LogBilinear(LeftToRight):
     An epoch costs O(distinct contexts * C * D). Results do not depend on the number of threads.
     """
 
-    kind: ClassVar[str] = "lbl"
-    title: ClassVar[str] = "Log-bilinear language model"
+    family: ClassVar[str] = "lbl"
+    _title: ClassVar[str] = "Log-bilinear language model"
 
     context_size: Annotated[int, Parameter("Number of preceding words that a word depends on.", minimum=1)] = 2
     _: KW_ONLY

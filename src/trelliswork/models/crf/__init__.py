@@ -84,9 +84,9 @@ class CRF(Tagger):
     [['D', 'N', 'V']]
     """
 
-    kind: ClassVar[str] = "crf"
+    family: ClassVar[str] = "crf"
     _tokens: ClassVar[tuple[type, ...]] = COLUMNS
-    title: ClassVar[str] = "CRF tagger"
+    _title: ClassVar[str] = "CRF tagger"
     scheme_: Scheme | None = later()
     _online: OnlineState | None = later(None)  # of partial_fit
     _structure: Structure | None = later(None)  # for order 2 and above

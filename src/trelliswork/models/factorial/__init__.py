@@ -93,9 +93,9 @@ class FactorialCRF(LayeredTagger):
     [[('D', 'B-NP'), ('N', 'I-NP'), ('V', 'B-VP')]]
     """
 
-    kind: ClassVar[str] = "factorial-crf"
+    family: ClassVar[str] = "factorial-crf"
     _tokens: ClassVar[tuple[type, ...]] = COLUMNS
-    title: ClassVar[str] = "Factorial CRF"
+    _title: ClassVar[str] = "Factorial CRF"
 
     layers: Annotated[
         Sequence[str],
@@ -392,6 +392,11 @@ class FactorialCRF(LayeredTagger):
             same = gold_in_scheme_of(layer.labels, p, g)
             layers[layer.name] = with_confidence(report.layers[layer.name], same, p, ps, own)
         return replace(report, layers=layers)
+
+    @property
+    def kind(self) -> str:
+        """Whether probabilities are "exact", which the engine "exact" makes them, or an "estimate"."""
+        return "exact" if self.engine == "exact" else "estimate"
 
     def top_features(self, layer: str, n: int = 20, label: str | None = None) -> list[tuple[str, str, float]]:
         """Return the n largest weights of a layer (absolute): attribute, label, weight; for one label if given."""

@@ -83,10 +83,10 @@ class HMM(ChainTagger, NextWord):
     [['D', 'N', 'V']]
     """
 
-    kind: ClassVar[str] = "hmm"
+    family: ClassVar[str] = "hmm"
     _tokens: ClassVar[tuple[type, ...]] = SYMBOLS
-    title: ClassVar[str] = "Hidden Markov model"
-    learned: ClassVar[str] = "labels_"
+    _title: ClassVar[str] = "Hidden Markov model"
+    _fit_sets: ClassVar[str] = "labels_"
     induced_: bool = later()
     _any_chain: Any = later()  # with the beam that was set when it was last used
     _emissions: Emissions = later()
@@ -242,20 +242,14 @@ class HMM(ChainTagger, NextWord):
         supervision = self._supervision(dev, checkpoint, callback, max_minutes)
         return self._set(learn_stream(batches, self, n_passes, supervision))
 
-    def log_evidence(self, X: Sentences | Corpus) -> NDArray[np.float64]:
-        """Return the natural log-probability of the words of each sentence, its end included if that is an event."""
-        self._check_fitted()
-        parts = [self._chain.log_evidence(rows, offsets) for rows, offsets in self._rows(X, tempered=False)]
-        return np.concatenate([*parts, np.empty(0)])
-
     @property
-    def evidence_kind(self) -> str:
-        """Kind of ``log_evidence``: "exact", or "lower" with a beam."""
+    def kind(self) -> str:
+        """Whether log-probabilities of text are "exact", or "lower" bounds (with a beam)."""
         self._check_fitted()
         return "exact" if self._chain.beam is None else "lower"
 
     def n_scored(self, X: Sentences | Corpus) -> int:
-        """Return the number of tokens that ``log_evidence`` scores: words, and sentence ends if they are events."""
+        """Return the number of tokens that ``log_prob`` scores: words, and sentence ends if they are events."""
         self._check_fitted()
         return sum(len(sentence) + self._chain.has_end for sentence in read_sentences(X))
 

@@ -120,8 +120,15 @@ class ChainTagger(Tagger):
         for rows, offsets in self._rows(X, known):
             yield from states.batches(rows, offsets)
 
-    def log_prob(self, X: Any, y: Labels) -> NDArray[np.float64]:
-        """Return log p(labels | sentence) (n_sentences,); as in `Tagger`, but a lexicon rules labels out."""
+    def log_prob(self, X: Any, y: Labels | None = None) -> NDArray[np.float64]:
+        """Return log p(words) of each sentence (n_sentences,), its end included if that is an event.
+
+        With labels, log p(labels | sentence): as in `Tagger`, but a lexicon rules labels out.
+        """
+        if y is None:
+            self._check_fitted()
+            log_p = [self._chain.log_evidence(*rows) for rows in self._rows(X, tempered=False)]
+            return np.concatenate([*log_p, np.empty(0)])
         states, parts = self._tempered, list(self._rows(X))
         pairs = zip(parts, self._masked(parts, y), strict=True)
         log_p = [states.log_evidence(*given) - states.log_evidence(*every) for every, given in pairs]

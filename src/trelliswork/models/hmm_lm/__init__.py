@@ -90,10 +90,10 @@ class HMMLanguageModel(Incremental):
     (True, True)
     """
 
-    kind: ClassVar[str] = "hmm-lm"
+    family: ClassVar[str] = "hmm-lm"
     _tokens: ClassVar[tuple[type, ...]] = (*COLUMNS, set, frozenset, type(None))  # also any word, or one of some
-    title: ClassVar[str] = "HMM language model"
-    learned: ClassVar[str] = "network_"
+    _title: ClassVar[str] = "HMM language model"
+    _fit_sets: ClassVar[str] = "network_"
     _tables: Tables | None = later(None)
 
     n_states: Annotated[int, Parameter("Number of hidden states.", minimum=1)] = 512
@@ -242,7 +242,7 @@ class HMMLanguageModel(Incremental):
         self.n_tokens_, self._tables = data.n_tokens, None
         return self
 
-    def log_evidence(self, X: Text | Sequence[Sequence[Evidence]]) -> NDArray[np.float64]:
+    def log_prob(self, X: Text | Sequence[Sequence[Evidence]]) -> NDArray[np.float64]:
         """Return the natural log-probability of each sentence with its end (n,).
 
         A token may also be ``None`` (any word) or a collection of words (one of them): then it is the probability of
@@ -265,7 +265,7 @@ class HMMLanguageModel(Incremental):
         return n_tokens
 
     def log_conditional(self, sentence: Sequence[Evidence], given: Sequence[Evidence]) -> float:
-        """Return log p(``sentence`` | ``given``), both with evidence per token as in ``log_evidence``.
+        """Return log p(``sentence`` | ``given``), both with evidence per token as in ``log_prob``.
 
         >>> text = [["a", "b"], ["b", "b"]] * 3
         >>> lm = HMMLanguageModel(2, hidden=4, max_iter=2).fit(text)
@@ -274,10 +274,10 @@ class HMMLanguageModel(Incremental):
         """
         self._check_fitted()
         common = both(sentence, given, self.vocabulary_)
-        log_given = float(self.log_evidence([given])[0])
+        log_given = float(self.log_prob([given])[0])
         if log_given == -np.inf:
             raise ImpossibleError("the given evidence has probability zero, so nothing is conditional on it.")
-        return -np.inf if common is None else float(self.log_evidence([common])[0]) - log_given
+        return -np.inf if common is None else float(self.log_prob([common])[0]) - log_given
 
     def predict_next(self, words: Sequence[str], n: int = 10, *, unknown: bool = False) -> Ranked:
         """Return the n most probable words after the start of a sentence; ``</s>`` is its end.
@@ -321,7 +321,7 @@ class HMMLanguageModel(Incremental):
     def fill(self, sentence: str | Sequence[Evidence], n: int = 10, *, unknown: bool = False) -> list[Ranked]:
         """Return the n most probable words for each blank (``None``, or ``___`` in a string), best first.
 
-        Other tokens may be collections of words, as in ``log_evidence``. ``<unk>`` is one of the answers if
+        Other tokens may be collections of words, as in ``log_prob``. ``<unk>`` is one of the answers if
         ``unknown``; probabilities are those of the model in either case.
         """
         check_count("n", n)

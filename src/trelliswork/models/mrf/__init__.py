@@ -91,9 +91,9 @@ class MRFLanguageModel(LanguageModel):
     (True, 'exact')
     """
 
-    kind: ClassVar[str] = "mrf-lm"
-    title: ClassVar[str] = "Markov random field language model"
-    learned: ClassVar[str] = "field_"
+    family: ClassVar[str] = "mrf-lm"
+    _title: ClassVar[str] = "Markov random field language model"
+    _fit_sets: ClassVar[str] = "field_"
 
     order: Annotated[
         int,
@@ -247,9 +247,9 @@ class MRFLanguageModel(LanguageModel):
 
         Time O(K M C^2) once, M the longest sentence.
         """
-        return SentenceBounds(self._field().log_likelihoods(self._ids(X)), self.evidence_kind, self.evidence_bound)
+        return SentenceBounds(self._field().log_likelihoods(self._ids(X)), self.kind, self.evidence_bound)
 
-    def log_evidence(self, X: Source) -> NDArray[np.float64]:
+    def log_prob(self, X: Source) -> NDArray[np.float64]:
         """Return the values of ``log_likelihood_bounds``."""
         return self.log_likelihood_bounds(X).values
 
@@ -259,18 +259,18 @@ class MRFLanguageModel(LanguageModel):
         return sum(map(len, ids)) + len(ids)
 
     def score(self, X: Source, y: object = None) -> float:
-        """Return the mean of ``log_evidence`` per token, sentence ends counted; ``y`` is ignored."""
+        """Return the mean of ``log_prob`` per token, sentence ends counted; ``y`` is ignored."""
         ids = self._some_ids(X)  # read once: X may be an iterator
         return float(self.field_.log_likelihoods(ids).sum()) / (sum(map(len, ids)) + len(ids))
 
     @property
-    def evidence_kind(self) -> str:
-        """Kind of ``log_evidence``: "exact" or "lower"."""
+    def kind(self) -> str:
+        """Whether log-probabilities of text are "exact" or "lower" bounds."""
         return "exact" if self._field().exact else "lower"
 
     @property
     def evidence_bound(self) -> str:
-        """Bound of ``log_evidence``: "exact", or the cover that bounds it (``SentenceBounds``)."""
+        """Bound of ``log_prob``: "exact", or the cover that bounds it (``SentenceBounds``)."""
         if self._field().exact:
             return "exact"
         return "chain with star weights" if self.bound_ == "star" else "chain"

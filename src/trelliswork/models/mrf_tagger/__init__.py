@@ -72,9 +72,9 @@ class MRFTagger(ChainTagger):
     [['D', 'N', 'V']]
     """
 
-    kind: ClassVar[str] = "mrf-tagger"
-    title: ClassVar[str] = "MRF tagger"
-    learned: ClassVar[str] = "labels_"
+    family: ClassVar[str] = "mrf-tagger"
+    _title: ClassVar[str] = "MRF tagger"
+    _fit_sets: ClassVar[str] = "labels_"
 
     order: Annotated[int, Parameter("Largest distance of tags that have a common potential.", minimum=1, maximum=3)] = 1
     _: KW_ONLY

@@ -117,9 +117,9 @@ class DependencyParser(TreeParser):
     [[(2, 'amod'), (3, 'nsubj'), (0, 'root')]]
     """
 
-    kind: ClassVar[str] = "parser"
+    family: ClassVar[str] = "parser"
     _tokens: ClassVar[tuple[type, ...]] = COLUMNS
-    title: ClassVar[str] = "Dependency parser"
+    _title: ClassVar[str] = "Dependency parser"
     labels_: Vocabulary | None = later()
     order_: int = later()
 
@@ -596,6 +596,11 @@ class DependencyParser(TreeParser):
         """Number of columns of an input token: word and tags, or the word alone if the parser has a tagger."""
         self._check_fitted()
         return 1 if self.tagger is not None else 1 + self._learned.reader.n_tags
+
+    @property
+    def kind(self) -> str:
+        """Whether probabilities are "exact" (order 1) or an "estimate" (order 2, by belief propagation)."""
+        return "exact" if self.order_ == 1 else "estimate"
 
     def known_words(self) -> set[str]:
         """Return the words that have features of their own, in lower case."""

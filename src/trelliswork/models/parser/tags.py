@@ -22,7 +22,7 @@ FOLDS = 5
 MOST_NEIGHBORS = 50  # sentences in a row that are in the same fold: those of one document know each other's words
 FOLD_EPOCHS = 8  # of the averaged perceptron
 _CLASSES: dict[str, type[CRF] | type[HMM] | type[FactorialCRF]] = {
-    model.kind: model for model in (CRF, HMM, FactorialCRF)
+    model.family: model for model in (CRF, HMM, FactorialCRF)
 }
 
 
@@ -58,7 +58,7 @@ class Taggers:
         arrays: Arrays = {}
         for k, model in enumerate(self.models):
             description, own = model._state()
-            plain.append({"kind": model.kind, "state": description})
+            plain.append({"kind": model.family, "state": description})
             arrays |= {f"tagger.{k}.{name}": array for name, array in own.items()}
         return plain, arrays
 

@@ -79,9 +79,9 @@ class PCFG(TreeParser, LanguageModel):
     [('the', 'cat', 'runs')]
     """
 
-    kind: ClassVar[str] = "pcfg"
-    title: ClassVar[str] = "Probabilistic grammar"
-    learned: ClassVar[str] = "parameters_"
+    family: ClassVar[str] = "pcfg"
+    _title: ClassVar[str] = "Probabilistic grammar"
+    _fit_sets: ClassVar[str] = "parameters_"
     constituents: ClassVar[bool] = True
     shortest: ClassVar[int] = 2  # words of a sentence: its root has two children
     end: ClassVar[bool] = False  # the end of a sentence is not an event: the rules define its length
@@ -293,7 +293,7 @@ class PCFG(TreeParser, LanguageModel):
         tree = GrammarTree(*(torch.from_numpy(np.array(array)) for array in arrays))
         return tree if known is None else tree.condition(allowed=_compatible(known, len(sentence))[None])
 
-    def log_evidence(self, X: Sentences | Corpus) -> NDArray[np.float64]:
+    def log_prob(self, X: Sentences | Corpus) -> NDArray[np.float64]:
         """Return log p of each sentence; -inf, with a warning, for a single word, which has no tree."""
         self._check_fitted()
         sentences = _sentences(X)
@@ -310,7 +310,7 @@ class PCFG(TreeParser, LanguageModel):
     def score(self, X: Sentences | Corpus, y: object = None) -> float:
         """Return the mean log evidence per word, over sentences of at least two words; ``y`` is ignored."""
         sentences = _longer(_sentences(X))
-        return float(self.log_evidence(sentences).sum()) / sum(map(len, sentences))
+        return float(self.log_prob(sentences).sum()) / sum(map(len, sentences))
 
     def n_scored(self, X: Sentences | Corpus) -> int:
         """Return the number of words in sentences of at least two words; their ends are not events."""
