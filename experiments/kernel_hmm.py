@@ -104,7 +104,7 @@ def kernel_hmm(
     for size in chosen:
         settings: dict[str, Any] = (OF_LARGE if size.states >= LARGE else {}) | options
         lm = HMMLanguageModel(
-            size.states, parameterization="kernel" if size.rank else "softmax", n_features=size.rank or 256,
+            size.states, rank=size.rank or None,
             max_iter=max_iter, em_iterations=em_iterations, seed=seed, options={"schedule": "linear"},
             **settings,
         )  # fmt: skip

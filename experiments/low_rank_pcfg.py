@@ -28,8 +28,7 @@ INDUCTION: list[tuple[str, dict[str, Any]]] = [
             "n_nonterminals": 15,
             "rank": 12,
             "max_iter": 20,
-            "parameterization": "neural",
-            "options": {"algorithm": "gradient"},
+            "neural": True,
         },
     ),
 ]

@@ -84,18 +84,18 @@ def mrf_ptb(
         axes=("seconds", "validation bound per token"),
     )
     runs: dict[str, tuple[str, dict[str, Any]]] = {
-        "k1": (f"K=1, rank {rank}, exact", {"order": 1}),
-        "k1-rank100": ("K=1, rank 100, exact", {"order": 1, "rank": 100}),
-        "chain": (f"K=2, rank {rank}, chain cover", {"order": 2}),
-        "weighted": (f"K=2, rank {rank}, chain cover .8/.2", {"order": 2, "cover_weights": (0.8, 0.2)}),
-        "star": (f"K=2, rank {rank}, star cover", {"order": 2, "bound": "star"}),
-        "no-unary": (f"K=2, rank {rank}, star cover, no unary", {"order": 2, "bound": "star", "unary": False}),
-        "from-k1": (f"K=2, rank {rank}, chain cover .8/.2, from K=1", {"order": 2, "cover_weights": (0.8, 0.2)}),
-        "k3": (f"K=3, rank {rank}, chain cover .8/.1/.1", {"order": 3, "cover_weights": (0.8, 0.1, 0.1)}),
-        "k4": (f"K=4, rank {rank}, chain cover .8/.1/.05/.05", {"order": 4, "cover_weights": (0.8, 0.1, 0.05, 0.05)}),
-        "rank100": ("K=2, rank 100, chain cover .8/.2", {"order": 2, "cover_weights": (0.8, 0.2), "rank": 100}),
-        "full": ("K=2, full rank, chain cover", {"order": 2, "form": "full", "l2": 0.0, "tol": 0.0}),
-        "pseudo": (f"K=2, rank {rank}, pseudo-likelihood", {"order": 2, "algorithm": "pseudo-likelihood", "l2": 0.0}),
+        "k1": (f"K=1, rank {rank}, exact", {"window": 1}),
+        "k1-rank100": ("K=1, rank 100, exact", {"window": 1, "rank": 100}),
+        "chain": (f"K=2, rank {rank}, chain cover", {"window": 2}),
+        "weighted": (f"K=2, rank {rank}, chain cover .8/.2", {"window": 2, "cover_weights": (0.8, 0.2)}),
+        "star": (f"K=2, rank {rank}, star cover", {"window": 2, "bound": "star"}),
+        "no-unary": (f"K=2, rank {rank}, star cover, no unary", {"window": 2, "bound": "star", "unary": False}),
+        "from-k1": (f"K=2, rank {rank}, chain cover .8/.2, from K=1", {"window": 2, "cover_weights": (0.8, 0.2)}),
+        "k3": (f"K=3, rank {rank}, chain cover .8/.1/.1", {"window": 3, "cover_weights": (0.8, 0.1, 0.1)}),
+        "k4": (f"K=4, rank {rank}, chain cover .8/.1/.05/.05", {"window": 4, "cover_weights": (0.8, 0.1, 0.05, 0.05)}),
+        "rank100": ("K=2, rank 100, chain cover .8/.2", {"window": 2, "cover_weights": (0.8, 0.2), "rank": 100}),
+        "full": ("K=2, full rank, chain cover", {"window": 2, "form": "full", "l2": 0.0, "tol": 0.0}),
+        "pseudo": (f"K=2, rank {rank}, pseudo-likelihood", {"window": 2, "algorithm": "pseudo-likelihood", "l2": 0.0}),
     }
     restart_peak_memory()
     results: list[_Result] = []
@@ -109,7 +109,7 @@ def mrf_ptb(
                 model.save(Path(save) / part)
             continue
         name, options = runs[part]
-        needed = {options["order"], 1} if part == "from-k1" and first is None else {options["order"]}
+        needed = {options["window"], 1} if part == "from-k1" and first is None else {options["window"]}
         for K in sorted(needed - set(counts)):
             started = time.perf_counter()
             moments = count_moments(files[0], K, max_words=max_words)
@@ -122,7 +122,7 @@ def mrf_ptb(
             shared |= {"max_iter": 1 if quick else 5, "max_words": max_words}
         if part == "from-k1" and first is None:
             say(f"{name}: training K=1 as a start")
-            first = MRFLanguageModel(**arranged(MRFLanguageModel, shared | {"order": 1}))
+            first = MRFLanguageModel(**arranged(MRFLanguageModel, shared | {"window": 1}))
             fit(first, counts[1][0], dev=counts[1][1])
         model = MRFLanguageModel(**arranged(MRFLanguageModel, shared | options))
         start = first if part == "from-k1" else None

@@ -72,7 +72,7 @@ def mrf_tagging(
             table.curves.append(_curve(f"{NAMES[data]}, {name}", model, held_out, max_iter))
             _add(table, data, name, key, model, test, seconds)
             if isinstance(model, MRFTagger):
-                _add(table, data, f"{name}, dictionary", "", model.set_params(dictionary=True), test, seconds)
+                _add(table, data, f"{name}, dictionary", "", model.set_params(closed=True), test, seconds)
     return table
 
 

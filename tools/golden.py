@@ -140,10 +140,10 @@ FITS: dict[str, tuple[Callable[[], Any], Callable[[Any], Answers]]] = {
     ),
     "hmm-lm": (lambda: t.HMMLanguageModel(16, hidden=8, max_iter=2).fit(WORDS), language_model),
     "hmm-lm-kernel": (
-        lambda: t.HMMLanguageModel(32, parameterization="kernel", n_features=8, hidden=8, max_iter=2).fit(WORDS),
+        lambda: t.HMMLanguageModel(32, rank=8, hidden=8, max_iter=2).fit(WORDS),
         language_model,
     ),
-    "mrf": (lambda: t.MRFLanguageModel(order=2, rank=4, max_iter=15).fit(WORDS), language_model),
+    "mrf": (lambda: t.MRFLanguageModel(window=2, rank=4, max_iter=15).fit(WORDS), language_model),
     "kneser-ney": (lambda: t.KneserNey(3).fit(WORDS), language_model),
 }
 

@@ -295,9 +295,8 @@ class Incremental(NextWord):
     def extend(self, state: Any, word: str) -> tuple[float, Any]: ...
 class HMMLanguageModel(Incremental):
     n_states: int = 512
-    parameterization: Literal['softmax', 'kernel'] = 'softmax'
-    n_features: int = 256
-    clusters: int | dict | None = None
+    rank: int | None = None
+    n_blocks: int | None = None
     hidden: int = 256
     initialization: Literal['words', 'clusters'] | None = None
     em_iterations: int = 0
@@ -358,7 +357,7 @@ class KneserNey(LeftToRight):
     order: int = 5
     min_count: int = 1
     max_words: int | None = None
-    strict: bool = False
+    unknown: Literal['symbol', 'error'] = 'symbol'
     memory: int = 256  # in options
     def fit(self, X: Source, y: object=None, *, callback: Callback | None=None) -> Self: ...
     reach: property
@@ -393,14 +392,14 @@ class LinearChain(LogLinear):
     def condition(self, *, known: Any=None, allowed: Any=None) -> 'LinearChain': ...
     def within(self, beam: Beam | str) -> 'LinearChain': ...
 class MRFLanguageModel(LanguageModel):
-    order: int = 2
+    window: int = 2
     rank: int = 30
     form: Literal['UW', 'URW', 'full'] = 'UW'
     algorithm: Literal['lifted', 'spectral', 'pseudo-likelihood'] = 'lifted'
     l2: float = 2.5
     min_count: int = 1
     max_words: int | None = None
-    strict: bool = False
+    unknown: Literal['symbol', 'error'] = 'symbol'
     max_iter: int | None = None
     tol: float = 0.0001
     patience: int = 20
@@ -438,7 +437,7 @@ class MRFTagger(ChainTagger):
     lexicon: Lexicon | str | Path | None = None
     l2: float = 0.5
     min_count: int = 6
-    dictionary: bool = False
+    closed: bool = False
     max_iter: int = 100
     tol: float = 0.001
     patience: int = 20
@@ -451,7 +450,7 @@ class PCFG(TreeParser, LanguageModel):
     n_nonterminals: int = 10
     n_preterminals: int | None = 20
     rank: int | None = None
-    parameterization: Literal['plain', 'neural'] = 'plain'
+    neural: bool = False
     rule_prior: float = 0.01
     emission_prior: float = 0.01
     min_count: int = 1
@@ -463,7 +462,7 @@ class PCFG(TreeParser, LanguageModel):
     learning_rate: float = 0.002
     patience: int = 10
     seed: int = 0
-    algorithm: Literal['em', 'gradient'] = 'em'  # in options
+    algorithm: Literal['em', 'gradient'] | None = None  # in options
     root_prior: float = 0.1  # in options
     probe: int = 10  # in options
     batch_size: int = 16  # in options
@@ -798,7 +797,7 @@ class LogBilinear(LeftToRight):
     patience: int = 3
     min_count: int = 1
     max_words: int | None = None
-    strict: bool = False
+    unknown: Literal['symbol', 'error'] = 'symbol'
     seed: int = 0
     def fit(self, X: Source, y: object=None, *, dev: Source | None=None, checkpoint: str | os.PathLike[str] | None=None, callback: Callback | None=None, max_minutes: float | None=None) -> Self: ...
     reach: property
@@ -902,7 +901,7 @@ class Moments:
     def save(self, path: str | Path) -> None: ...
     @classmethod
     def load(cls, path: str | Path, *, verify: bool=True) -> Moments: ...
-def count_moments(source: Source, K: int, *, vocabulary: Vocabulary | None=None, min_count: int=1, max_words: int | None=None, unknown: str | None=UNKNOWN, strict: bool=True, callback: Callback | None=None, memory_limit: int=MEMORY) -> Moments: ...
+def count_moments(source: Source, K: int, *, vocabulary: Vocabulary | None=None, min_count: int=1, max_words: int | None=None, unknown: Unknown='error', callback: Callback | None=None, memory_limit: int=MEMORY) -> Moments: ...
 
 
 # trelliswork.inference.semirings

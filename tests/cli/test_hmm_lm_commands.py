@@ -32,8 +32,8 @@ def files(tmp_path_factory):
 
 def test_training_prints_the_outcome(files):
     outcome = json.loads(
-        call("train", "hmm-lm", files / "ptb.train.txt", "--dev", files / "ptb.valid.txt", "--parameterization",
-             "kernel", "--n-features", 3, "--n-states", 8, "--band", 1, "--json", *SMALL, "--out", files / "kernel")
+        call("train", "hmm-lm", files / "ptb.train.txt", "--dev", files / "ptb.valid.txt", "--rank", 3,
+             "--n-states", 8, "--band", 1, "--json", *SMALL, "--out", files / "kernel")
     )  # fmt: skip
     assert outcome["tokens"] == 88
     assert (outcome["states"], outcome["rank"], outcome["iterations"]) == (8, 3, 18)  # three validations per epoch

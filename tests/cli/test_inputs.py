@@ -150,7 +150,7 @@ def test_errors_name_the_file(folder, tmp_path):
     formats = run("train", "crf", good, folder / "a.conllu", "--out", tmp_path / "model")
     assert formats.returncode == 1
     assert "different formats" in formats.stderr
-    done("train", "kneser-ney", folder / "all.text", "--strict", "--out", tmp_path / "ngrams")
+    done("train", "kneser-ney", folder / "all.text", "--unknown", "error", "--out", tmp_path / "ngrams")
     (tmp_path / "new.text").write_text("\n" + TEXT.splitlines()[0] + "\n\nnonesuch word\n")
     unknown = run("score", tmp_path / "ngrams", folder / "a.text", folder / "empty.txt", tmp_path / "new.text")
     assert f"error: {tmp_path}/new.text:4: " in unknown.stderr

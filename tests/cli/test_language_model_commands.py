@@ -47,7 +47,7 @@ def test_counting_and_merging(folder):
 def test_errors_of_counting(folder):
     assert run("data", "count").returncode == 2
     text = str(folder / "train.txt")
-    for option in (["--order", "5"], ["--max-words", "3"], ["--min-count", "3"], ["--vocabulary", "x"]):
+    for option in (["--window", "5"], ["--max-words", "3"], ["--min-count", "3"], ["--vocabulary", "x"]):
         done = run("data", "count", text, "--merge", "y", *option)
         assert done.returncode == 2
         assert "--merge defines" in done.stderr
@@ -88,7 +88,7 @@ def test_unknown_words_are_no_error_by_default(folder, tmp_path):
         assert done.returncode == 0, done.stderr
         words = json.loads(done.stdout)["words"]
         assert json.loads(run("score", model, dev, "--json").stdout)["perplexity"] < 3000
-        strict = run("train", kind, *texts, *options, "--strict", "-o", str(tmp_path / "strict"))
+        strict = run("train", kind, *texts, *options, "--unknown", "error", "-o", str(tmp_path / "strict"))
         assert strict.returncode == 1
         assert "dev.txt:" in strict.stderr
         assert "is not in the vocabulary" in strict.stderr
@@ -98,9 +98,12 @@ def test_unknown_words_are_no_error_by_default(folder, tmp_path):
     again = ("-o", counts, "--force")
     assert f"{words:,} different words" in run("data", "count", train, *again).stdout
     assert run("data", "count", dev, "--vocabulary", counts, "-o", str(tmp_path / "dev")).returncode == 0
-    assert run("data", "count", train, "--strict", *again).returncode == 0
+    assert run("data", "count", train, "--unknown", "error", *again).returncode == 0
     assert run("data", "count", dev, "--vocabulary", counts, "-o", str(tmp_path / "dev"), "--force").returncode == 1
-    assert run("data", "count", dev, "--vocabulary", counts, "--strict", "-o", str(tmp_path / "dev")).returncode == 2
+    assert (
+        run("data", "count", dev, "--vocabulary", counts, "--unknown", "error", "-o", str(tmp_path / "dev")).returncode
+        == 2
+    )
 
 
 def test_text_without_tokenization_is_noticed(folder, tmp_path):

@@ -30,7 +30,8 @@ def model(tmp_path_factory):
         "--max-iter",
         5,
         "--quiet",
-        "--strict",
+        "--unknown",
+        "error",
         "-o",
         folder / "model",
     )
@@ -39,9 +40,9 @@ def model(tmp_path_factory):
 
 def test_vectors_in_closed_form(tmp_path):
     (tmp_path / "train.txt").write_text(TEXT)
-    options = ["--rank", 2, "--order", 3, "--strict", "--quiet", "--json", "-o", tmp_path / "model"]
+    options = ["--rank", 2, "--window", 3, "--unknown", "error", "--quiet", "--json", "-o", tmp_path / "model"]
     outcome = json.loads(run("train", "mrf-lm", tmp_path / "train.txt", "--algorithm", "spectral", *options))
-    assert (outcome["order"], outcome["per"]) == (3, "position")
+    assert (outcome["window"], outcome["per"]) == (3, "position")
     assert len(json.loads(run("neighbors", tmp_path / "model", "a", "-n", 2, "--json"))["a"]) == 2
     result = CliRunner().invoke(
         app, ["train", "mrf-lm", str(tmp_path / "train.txt"), "--algorithm", "spectral", "--l2", "1", "-o", "x"]
@@ -52,17 +53,30 @@ def test_vectors_in_closed_form(tmp_path):
 
 def test_counts_and_text_give_the_same_model(tmp_path, model):
     (tmp_path / "train.txt").write_text(TEXT)
-    run("data", "count", tmp_path / "train.txt", "--order", 2, "-o", tmp_path / "counts", "--quiet", "--strict")
+    run(
+        "data",
+        "count",
+        tmp_path / "train.txt",
+        "--window",
+        2,
+        "-o",
+        tmp_path / "counts",
+        "--quiet",
+        "--unknown",
+        "error",
+    )
     options = ["--rank", 2, "--max-iter", 5, "--quiet", "--json", "--force", "-o", tmp_path / "model"]
     outcome = json.loads(run("train", "mrf-lm", "--counts", tmp_path / "counts", *options))
-    assert (outcome["words"], outcome["order"], outcome["bound"]) == (3, 2, "chain")
+    assert (outcome["words"], outcome["window"], outcome["bound"]) == (3, 2, "chain")
     scores = [json.loads(run("score", m, tmp_path / "train.txt", "--json")) for m in (model, tmp_path / "model")]
     assert scores[0] == scores[1]
     assert (scores[0]["kind"], scores[0]["bound"], scores[0]["per"]) == ("exact", "exact", "token")
-    again = json.loads(run("train", "mrf-lm", "--counts", tmp_path / "counts", "--order", 2, *options))
+    again = json.loads(run("train", "mrf-lm", "--counts", tmp_path / "counts", "--window", 2, *options))
     assert again["objective"] == outcome["objective"]
     by_text, by_counts = (
-        json.loads(run("train", "mrf-lm", tmp_path / "train.txt", "--strict", "--dev", tmp_path / dev, *options))["dev"]
+        json.loads(
+            run("train", "mrf-lm", tmp_path / "train.txt", "--unknown", "error", "--dev", tmp_path / dev, *options)
+        )["dev"]
         for dev in ("train.txt", "counts")
     )
     assert by_text == by_counts
@@ -71,10 +85,10 @@ def test_counts_and_text_give_the_same_model(tmp_path, model):
 @pytest.mark.parametrize(
     ("options", "bound", "per"),
     [
-        (["--order", 1], "exact", "position"),
-        (["--order", 1, "--bound", "star"], "star", "position"),
-        (["--order", 1, "--cover-weights", "0.5"], "chain", "position"),
-        (["--order", 2], "chain", "position"),
+        (["--window", 1], "exact", "position"),
+        (["--window", 1, "--bound", "star"], "star", "position"),
+        (["--window", 1, "--cover-weights", "0.5"], "chain", "position"),
+        (["--window", 2], "chain", "position"),
         (["--algorithm", "pseudo-likelihood", "--learning-rate", 0.01, "--batch-size", 16], "chain", "word"),
     ],
 )
@@ -127,14 +141,25 @@ def test_queries(tmp_path, model):
     assert len(run("sample", model, "-n", 3).splitlines()) == 3
     assert "words" in json.loads(run("sample", model, "-n", 1, "--json"))
     shown = json.loads(run("inspect", model, "--json"))
-    assert (shown["kind"], shown["order"], shown["words"], shown["rank"]) == ("mrf-lm", 2, 3, 2)
+    assert (shown["kind"], shown["window"], shown["words"], shown["rank"]) == ("mrf-lm", 2, 3, 2)
     assert {word for word, _ in shown["neighbors"]} == set("abc")
-    assert run("inspect", model).startswith("Markov random field of order 2\n")
+    assert run("inspect", model).startswith("Markov random field with window 2\n")
 
 
 def test_wrong_use(tmp_path, model):
     (tmp_path / "train.txt").write_text(TEXT)
-    run("data", "count", tmp_path / "train.txt", "--order", 2, "-o", tmp_path / "counts", "--quiet", "--strict")
+    run(
+        "data",
+        "count",
+        tmp_path / "train.txt",
+        "--window",
+        2,
+        "-o",
+        tmp_path / "counts",
+        "--quiet",
+        "--unknown",
+        "error",
+    )
     for arguments, code in (
         (["fill", model, "no blank"], 1),
         (["neighbors", model, "zebra"], 1),
@@ -142,9 +167,9 @@ def test_wrong_use(tmp_path, model):
         (["train", "mrf-lm", tmp_path / "x", "--counts", tmp_path], 2),
         (["train", "mrf-lm", tmp_path / "missing.txt"], 1),
         (["train", "mrf-lm", "--cover-weights", "a,b"], 2),
-        (["train", "mrf-lm", "--counts", tmp_path / "counts", "--order", 1], 2),
+        (["train", "mrf-lm", "--counts", tmp_path / "counts", "--window", 1], 2),
         (["train", "mrf-lm", "--counts", tmp_path / "counts", "--min-count", 2], 2),
-        (["train", "mrf-lm", "--counts", tmp_path / "counts", "--strict"], 2),
+        (["train", "mrf-lm", "--counts", tmp_path / "counts", "--unknown", "error"], 2),
         (["train", "mrf-lm", tmp_path / "train.txt", "--learning-rate", 3], 1),
         (["train", "mrf-lm", tmp_path / "train.txt", "--form", "full", "--rank", 3], 1),
         (["train", "mrf-lm", tmp_path / "train.txt", "--algorithm", "pseudo-likelihood", "--bound", "star"], 1),
@@ -175,7 +200,7 @@ def test_a_stopped_run_resumes(tmp_path):
 @pytest.mark.parametrize(
     ("options", "unary", "bias"),
     [
-        (["--no-unary", "--no-bias", "--order", 1], False, False),
+        (["--no-unary", "--no-bias", "--window", 1], False, False),
         (["--no-unary", "--bound", "star"], False, False),
         (["--no-unary", "--bias"], False, True),
         (["--bias", "--form", "URW"], True, True),

@@ -52,7 +52,7 @@ def test_rare_words_are_unknown(files):
     assert read_ids(TEXT).vocabulary.unknown_word is None
     assert read_ids([*TEXT, [UNKNOWN]]).vocabulary.unknown_word == UNKNOWN
     for text, min_count in ((TEXT, 2), (TEXT * 2, 1)):  # words are left out anyway, or no word was seen once
-        opened = read_ids(text, min_count=min_count, open_vocabulary=True)
+        opened = read_ids(text, min_count=min_count, unknown="symbol")
         assert opened.vocabulary.items[-1] == opened.vocabulary.unknown_word == UNKNOWN
         assert opened.ids.tolist() == read_ids(text, min_count=min_count).ids.tolist()
         assert opened.vocabulary.id("new") == len(opened.vocabulary) - 1
@@ -60,10 +60,10 @@ def test_rare_words_are_unknown(files):
 
 def test_an_open_vocabulary_learns_unknown_words_from_words_seen_once(files):
     for source in (TEXT, files):
-        text = read_ids(source, open_vocabulary=True)
+        text = read_ids(source, unknown="symbol")
         assert text.vocabulary.items == ["the", "dog", "cat", "cats", UNKNOWN]
         assert words_of(text) == [["the", "dog", UNKNOWN, "the", "cat"], ["the", UNKNOWN], ["cats"]]
-    listed = read_ids([*TEXT, [UNKNOWN]], open_vocabulary=True)
+    listed = read_ids([*TEXT, [UNKNOWN]], unknown="symbol")
     assert listed.vocabulary.items == ["the", "dog", "saw", "cat", "Dog", "cats", UNKNOWN]
 
 

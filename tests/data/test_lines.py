@@ -22,7 +22,7 @@ def test_lines_equal_lists_of_words(train, new, edges, keep_empty):
     options = {"edges": edges, "keep_empty": keep_empty}
     text = [["a", "b"]] + [[word for _, word in line] for line in train]
     joined = ["a b"] + ["".join(white + word for white, word in line) for line in train]
-    expected, found = (read_ids(source, open_vocabulary=True, **options) for source in (text, Lines(joined)))
+    expected, found = (read_ids(source, unknown="symbol", **options) for source in (text, Lines(joined)))
     assert found.vocabulary.items == expected.vocabulary.items
     assert_array_equal(found.ids, expected.ids)
     assert_array_equal(found.offsets, expected.offsets)

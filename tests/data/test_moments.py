@@ -135,8 +135,6 @@ def test_words_left_out_are_unknown():
     assert count_moments(text, 1, max_words=1).vocabulary.items == ["<s>", "a", "<unk>"]
     listed = count_moments([*text, ["<unk>"]], 1, max_words=1)
     assert dict(zip(listed.vocabulary, listed.unary, strict=True)) == {"<s>": 3, "a": 3, "<unk>": 5}
-    with pytest.raises(ValueRangeError, match="unknown="):
-        count_moments(text, 1, min_count=2, unknown=None)
 
 
 def test_given_vocabulary(text, tmp_path):

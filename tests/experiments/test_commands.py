@@ -97,7 +97,7 @@ def test_low_rank_and_dense_transitions_give_the_same_results(files):
     from experiments.kernel_hmm import same_as_dense
 
     text = [s.split() for s in SENTENCES[:4]]
-    lm = HMMLanguageModel(12, parameterization="kernel", n_features=4, hidden=8, max_iter=2).fit(text)
+    lm = HMMLanguageModel(12, rank=4, hidden=8, max_iter=2).fit(text)
     assert same_as_dense(lm, text) < 1e-8
 
 

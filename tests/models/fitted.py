@@ -25,7 +25,7 @@ BUILDERS = {  # of some of the sentences
     "HMMLanguageModel": lambda own=ALL: t.HMMLanguageModel(4, hidden=4, max_iter=1).fit(WORDS[own]),
     "KneserNey": lambda own=ALL: t.KneserNey(2).fit(WORDS[own]),
     "LogBilinear": lambda own=ALL: LogBilinear(context_size=1, rank=2, max_iter=1).fit(WORDS[own]),
-    "MRFLanguageModel": lambda own=ALL: t.MRFLanguageModel(order=1, rank=2, min_count=2, tol=0.1).fit(WORDS[own]),
+    "MRFLanguageModel": lambda own=ALL: t.MRFLanguageModel(window=1, rank=2, min_count=2, tol=0.1).fit(WORDS[own]),
     "MRFTagger": lambda own=ALL: t.MRFTagger(tol=0.1).fit(WORDS[own], TAGS[own]),
     "PCFG": lambda own=ALL: t.PCFG(2, n_preterminals=3, max_iter=1, tol=0).fit([w for w in WORDS[own] if len(w) < 12]),
 }

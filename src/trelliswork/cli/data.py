@@ -51,7 +51,7 @@ def bundled_corpus(
 
 
 @app.command(
-    "count", cls=Command, epilog="Example: trelliswork data count shards/ --order 2 --max-words 20000 --out counts"
+    "count", cls=Command, epilog="Example: trelliswork data count shards/ --window 2 --max-words 20000 --out counts"
 )
 @partial(report_errors, shared=True)
 def count(
@@ -60,21 +60,20 @@ def count(
         typer.Argument(help="Text files, plain or gzip, one sentence per line, or directories of them."),
     ] = None,
     out: Annotated[str, typer.Option("--out", "-o", help="Directory for the counts.")] = "moments",
-    order: Annotated[
+    window: Annotated[
         int | None, typer.Option(min=1, help="Maximum distance between the words of a pair.", show_default="2")
     ] = None,
     max_words: Annotated[
         int | None, typer.Option(min=1, help="Number of words, the most frequent ones.", show_default="all")
     ] = None,
     min_count: Annotated[int, typer.Option(min=1, help="Words that occur less often are <unk>.")] = 1,
-    strict: Annotated[
-        bool,
+    unknown: Annotated[
+        Literal["symbol", "error"],
         typer.Option(
-            "--strict",
-            help="List every word, so that other words are an error. By default they are <unk>, which stands for every "
-            "second word that occurs once, unless the text has <unk> or words are left out anyway.",
+            help="Words that do not occur: symbol counts them as <unk>, which stands for every second word that occurs "
+            "once, unless the text has <unk> or words are left out anyway; error lists every word and refuses others.",
         ),
-    ] = False,
+    ] = "symbol",
     vocabulary: Annotated[
         str | None, typer.Option(help="Directory of other counts whose words are used, as for a development text.")
     ] = None,
@@ -98,10 +97,10 @@ def count(
 
     if not files and not merge:
         raise typer.BadParameter("pass text files, or counts with --merge.")
-    chosen = {"--max-words": max_words is not None, "--min-count": min_count > 1, "--strict": strict}
+    chosen = {"--max-words": max_words is not None, "--min-count": min_count > 1, "--unknown": unknown != "symbol"}
     if vocabulary is not None and any(chosen.values()):
-        raise typer.BadParameter("--vocabulary defines the words: leave out --max-words, --min-count and --strict.")
-    chosen |= {"--vocabulary": vocabulary is not None, "--order": order is not None}
+        raise typer.BadParameter("--vocabulary defines the words: leave out --max-words, --min-count and --unknown.")
+    chosen |= {"--vocabulary": vocabulary is not None, "--window": window is not None}
     if merge and any(chosen.values()):
         given = " and ".join(name for name, is_given in chosen.items() if is_given)
         raise typer.BadParameter(f"--merge defines words and distances: leave out {given}.")
@@ -111,10 +110,10 @@ def count(
     started = time.perf_counter()
     counts = [Moments.load(path) for path in merge or []]
     words = Moments.load(vocabulary).vocabulary if vocabulary is not None else counts[0].vocabulary if counts else None
-    K = counts[0].K if counts else 2 if order is None else order
+    K = counts[0].K if counts else 2 if window is None else window
     if files:
         with _reading_progress(quiet) as callback:
-            limits: Any = {"min_count": min_count, "max_words": max_words, "strict": strict}
+            limits: Any = {"min_count": min_count, "max_words": max_words, "unknown": unknown}
             limits["memory_limit"] = (1024 if memory is None else memory) << 20
             fresh = count_moments(own_text(inputs_of(files)), K, vocabulary=words, callback=callback, **limits)
         counts.append(fresh)

@@ -11,7 +11,7 @@ Vocabulary
     seen fewer than ``min_count`` times, and all but the ``max_words`` most frequent ones, are left out.
 Unknown words
     Words that were left out are ``<unk>``, which is listed if words were left out or if it occurs in the text. With
-    ``open_vocabulary`` it is listed in any case; if it would have no occurrence, every second word that was seen once
+    ``unknown="symbol"`` it is listed in any case; if it would have no occurrence, every second word that was seen once
     is left out, since words seen once are the best estimate of how often and where unknown words occur. With a given
     ``vocabulary``, unlisted words are its unknown word (or stand-in); if it has none, they are an error that names file
     and line, or sentence and token.
@@ -49,7 +49,7 @@ from dataclasses import dataclass
 from functools import partial
 from itertools import chain, islice
 from pathlib import Path
-from typing import IO, Any, NamedTuple, TypeVar
+from typing import IO, Any, Literal, NamedTuple, TypeVar
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -67,6 +67,7 @@ from trelliswork.errors import DataError, ValueRangeError
 Source = str | os.PathLike[str] | Section | Corpus | Iterable[Any]  # `Lines` are among the iterables
 Ids = NDArray[np.int32]
 Counts = NDArray[np.int64]
+Unknown = Literal["symbol", "error"]  # what unlisted words are
 Place = Callable[[int], str]
 T = TypeVar("T")
 R = TypeVar("R")
@@ -149,8 +150,7 @@ def stream_ids(
     vocabulary: Vocabulary | None = None,
     min_count: int = 1,
     max_words: int | None = None,
-    unknown: str | None = UNKNOWN,
-    open_vocabulary: bool = False,
+    unknown: Unknown = "error",
     edges: bool = False,
     lower: bool = False,
     keep_empty: bool = False,
@@ -159,10 +159,10 @@ def stream_ids(
 ) -> IdStream:
     """Read a text once, as blocks of ids, by the rules above.
 
-    ``max_words`` does not count the unknown word; if ``unknown`` is None, leaving out words is an error. A given
-    vocabulary lists ``<s>`` first if there are ``edges``. With ``keep_empty``, an empty list among sentences in memory
-    is a sentence. ``callback`` receives a `CountStep` after each block. Until the vocabulary is known, a fourth of
-    ``memory_limit`` bytes of ids are kept in memory; more go to a temporary file.
+    ``max_words`` does not count the unknown word. A given vocabulary lists ``<s>`` first if there are ``edges``. With
+    ``keep_empty``, an empty list among sentences in memory is a sentence. ``callback`` receives a `CountStep` after
+    each block. Until the vocabulary is known, a fourth of ``memory_limit`` bytes of ids are kept in memory; more go to
+    a temporary file.
     """
     if min_count < 1 or (max_words is not None and max_words < 1):
         raise ValueRangeError(f"min_count and max_words must be positive, got {min_count} and {max_words}.")
@@ -203,7 +203,7 @@ def stream_ids(
         del numbering, blocks  # many words take much memory
         if not words:
             raise no_text(source)
-        vocabulary, chosen = _choose(words, totals, min_count, max_words, unknown, open_vocabulary, edges)
+        vocabulary, chosen = _choose(words, totals, min_count, max_words, unknown, edges)
         new = chosen if places is None else chosen[places]
         stack.pop_all()  # from here on _renumbered closes the file
     return IdStream(vocabulary, _renumbered(file, sizes, new), step)
@@ -324,7 +324,7 @@ class Numbering:
         except KeyError:
             raise DataError(
                 f"{where()}: {shorten(key.decode())} is not in the vocabulary, which has no unknown word. Train or "
-                "count again without strict, or remove the word from the text."
+                "count again with unknown='symbol', or remove the word from the text."
             ) from None
 
 
@@ -587,24 +587,21 @@ def _choose(
     counts: Counts,
     min_count: int,
     max_words: int | None,
-    unknown: str | None,
-    open_vocabulary: bool,
+    unknown: Unknown,
     edges: bool,
 ) -> tuple[Vocabulary, Ids]:
     """Return the vocabulary, and the id of each word in it."""
-    special = -1 if unknown is None else next((k for k, word in enumerate(words) if word == unknown.encode()), -1)
+    special, symbol = next((k for k, word in enumerate(words) if word == UNKNOWN.encode()), -1), unknown == "symbol"
     order = np.argsort(-counts, kind="stable")
     order = order[(counts[order] >= min_count) | (order == special)]
     if max_words is not None:
         kept = order[order != special][:max_words]
         order = order[np.isin(order, kept) | (order == special)]
-    if open_vocabulary and special < 0 and len(order) == len(words):
+    if symbol and special < 0 and len(order) == len(words):
         order = order[~np.isin(order, np.flatnonzero(counts == 1)[1::2])]
     n_cut = len(words) - len(order)
-    if n_cut and unknown is None:
-        raise ValueRangeError(f"min_count or max_words leaves out {n_cut:,} words: give their symbol with unknown=.")
     listed = [*([START] if edges else []), *(words[k].decode() for k in order.tolist())]
-    vocabulary = Vocabulary(listed, unknown=unknown if n_cut or special >= 0 or open_vocabulary else None)
-    new = np.full(len(words), vocabulary.id(unknown) if n_cut and unknown else 0, np.int32)
+    vocabulary = Vocabulary(listed, unknown=UNKNOWN if n_cut or special >= 0 or symbol else None)
+    new = np.full(len(words), vocabulary.id(UNKNOWN) if n_cut else 0, np.int32)
     new[order] = np.arange(len(order)) + int(edges)
     return vocabulary, new

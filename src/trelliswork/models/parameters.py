@@ -300,14 +300,6 @@ def parse_weights(text: str) -> dict[str, float]:
     return weights
 
 
-def parse_integer(text: str) -> int:
-    """Return an integer."""
-    try:
-        return int(text)
-    except ValueError:
-        raise ValueRangeError(f"expected an integer, got {shorten(text)}.") from None
-
-
 def parse_names(text: str) -> tuple[str, ...]:
     """Return names separated by commas."""
     return tuple(name.strip() for name in text.split(",") if name.strip())
@@ -351,11 +343,12 @@ MinCount = Annotated[int, Parameter("Words that occur less often are treated as 
 MaxWords = Annotated[
     int | None, Parameter("Maximum size of the vocabulary; the rarest words are dropped.", minimum=1, unset="no limit")
 ]
-Strict = Annotated[
-    bool,
+Unknown = Annotated[
+    Literal["symbol", "error"],
     Parameter(
-        "Keep every word of the training text, so that other words are an error. By default they are <unk>, which "
-        "stands for every second word that occurs once, unless the text has <unk> or words are left out anyway."
+        "Words that do not occur in training: symbol scores them as <unk>, which stands for every second word that "
+        "occurs once, unless the text has <unk> or words are left out anyway; error keeps every word and refuses "
+        "others."
     ),
 ]
 MinAttributeCount = Annotated[int, Parameter("Attributes that occur less often are dropped.", minimum=1)]

@@ -288,7 +288,7 @@ class Incremental(NextWord):
         try:
             return [end if word == END else self.vocabulary_.id(word) for word in words]
         except KeyError as error:
-            raise DataError(f"{error.args[0]} Train without strict for words outside the vocabulary.") from None
+            raise DataError(f"{error.args[0]} Train with unknown='symbol' for words outside the vocabulary.") from None
 
 
 def accuracy(predicted: Sequence[Sequence[Any]], gold: Sequence[Sequence[Any]]) -> float:

@@ -84,7 +84,7 @@ def _frequent_states(model: Any) -> Section:
     used = np.argsort(-frequencies, kind="stable")[:FREQUENT_STATES].tolist()
     lists = {f"#{z}  {100 * frequencies[z]:.1f} %": model.top_words(f"#{z}", 8) for z in used}
     blocks = [word_lists(lists, headers=("state, frequency", "words"))]
-    if model.n_states_ <= DENSE_STATES or model.parameterization == "kernel":
+    if model.n_states_ <= DENSE_STATES or model.rank is not None:
         spectrum = model.transition_spectrum()
         lines = [("singular values", [float(k + 1) for k in range(len(spectrum))], spectrum.tolist())]
         rank = facts([("above 1e-5", int((spectrum > 1e-5).sum())), ("states", model.n_states_)])

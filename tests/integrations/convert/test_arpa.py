@@ -108,7 +108,7 @@ def test_a_model_from_a_file_is_saved_and_written_as_it_was_read(tmp_path):
 )
 def test_written_files_mean_the_same_by_the_definition_of_back_off(tmp_path_factory, text, order, strict):
     path = tmp_path_factory.mktemp("arpa") / ("lm.arpa.gz" if strict else "lm.arpa")
-    model = KneserNey(order, strict=strict).fit(text)
+    model = KneserNey(order, unknown="error" if strict else "symbol").fit(text)
     write_arpa(model, path)
     score, again = reference(path, order), read_arpa(path)
     more = [*text, ["d", "a"], ["a"] * 5] if not strict else text
@@ -145,7 +145,7 @@ def test_damaged_files_are_errors_that_name_the_line(tmp_path, old, new, message
 
 def test_words_that_do_not_fit_and_places_that_cannot_be_written(tmp_path):
     with pytest.raises(DataError, match="does not fit into an ARPA file"):
-        write_arpa(KneserNey(1, strict=True).fit([["a b", "c"]]), tmp_path / "lm.arpa")
+        write_arpa(KneserNey(1, unknown="error").fit([["a b", "c"]]), tmp_path / "lm.arpa")
     with pytest.raises(DataError, match="expected a file"):
         write_arpa(KneserNey(1).fit([["a", "c"]]), tmp_path)
     assert list(tmp_path.iterdir()) == []

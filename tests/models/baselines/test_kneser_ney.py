@@ -17,7 +17,7 @@ texts = st.lists(st.lists(st.sampled_from("abcd"), min_size=1, max_size=6), min_
 
 def test_hand_computed_probabilities():
     """Two sentences, a b and a c; the discounts of order 1 are 0.6 and 1, of order 2 two thirds and 1."""
-    model = KneserNey(2, strict=True).fit([["a", "b"], ["a", "c"]])
+    model = KneserNey(2, unknown="error").fit([["a", "b"], ["a", "c"]])
     ids = model.vocabulary_.id
     assert_allclose(model.next_distribution([])[ids("a")], 1 / 2 + 1 / 2 * 0.22, rtol=1e-12)
     after_a = model.next_distribution(["a"])
@@ -68,7 +68,7 @@ def reference(text: list[list[str]], order: int):
 @settings(max_examples=40, deadline=None)
 @given(texts, st.integers(1, 4))
 def test_log_evidence_equals_the_reference(text, order):
-    model = KneserNey(order, strict=True).fit(text)
+    model = KneserNey(order, unknown="error").fit(text)
     log_p = reference(text, order)
     words = sorted({w for s in text for w in s})
     new = [list(reversed(s)) for s in text[:4]] + [words]
@@ -89,8 +89,8 @@ def test_orders_beyond_the_longest_sentence_change_nothing(tmp_path):
 
 
 def test_unscorable_words_are_named():
-    model = KneserNey(2, strict=True).fit([["a"]])
-    with pytest.raises(DataError, match=r"sentence 0, token 0: 'new' is not in the vocabulary.* without strict"):
+    model = KneserNey(2, unknown="error").fit([["a"]])
+    with pytest.raises(DataError, match=r"sentence 0, token 0: 'new' is not in the vocabulary.* with unknown='symbol'"):
         model.log_prob([["new"]])
     with pytest.raises(ValueRangeError, match="split it"):
         model.log_prob(iter(["a a"]))

@@ -11,10 +11,10 @@ from trelliswork.models import KneserNey, LogBilinear, load
 
 TEXT = [["a", "b", "c"], ["b", "c"], ["a", "c", "c", "b"], ["c"], ["b", "b", "a", "c", "a", "b"]]
 MODELS = {
-    "unigrams": lambda: KneserNey(1, strict=True).fit(TEXT),
-    "bigrams": lambda: KneserNey(2, strict=True).fit(TEXT),
-    "trigrams": lambda: KneserNey(3, strict=True).fit(TEXT),
-    "log-bilinear": lambda: LogBilinear(2, rank=3, max_iter=4, batch_size=4, strict=True).fit(TEXT),
+    "unigrams": lambda: KneserNey(1, unknown="error").fit(TEXT),
+    "bigrams": lambda: KneserNey(2, unknown="error").fit(TEXT),
+    "trigrams": lambda: KneserNey(3, unknown="error").fit(TEXT),
+    "log-bilinear": lambda: LogBilinear(2, rank=3, max_iter=4, batch_size=4, unknown="error").fit(TEXT),
 }
 
 

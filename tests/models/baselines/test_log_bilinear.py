@@ -137,7 +137,7 @@ def test_training_ends_at_limits_and_on_request(cycles):
 def test_a_resumed_run_equals_an_uninterrupted_one(dev, at, tmp_path, monkeypatch):
     monkeypatch.setattr(Checkpoint, "due", lambda self: True)
     text = [[f"w{w}" for w in words] for words in np.random.default_rng(1).integers(0, 8, (60, 6))]
-    model = LogBilinear(2, rank=4, learning_rate=0.5, max_iter=6, batch_size=20, patience=6, strict=True)
+    model = LogBilinear(2, rank=4, learning_rate=0.5, max_iter=6, batch_size=20, patience=6, unknown="error")
     given = {"dev": [["w1", "w2"], ["w3", "w1", "w4"]] if dev else None}
     whole = clone(model).fit(text, **given)
     rates = [step.learning_rate for step in whole.report_.history]

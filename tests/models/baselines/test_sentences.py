@@ -97,7 +97,7 @@ def test_what_is_no_sentence_is_an_error(model, sentence):
 
 
 def test_unlisted_words_of_a_strict_model_are_errors():
-    model = KneserNey(2, strict=True).fit([["a", "b"], ["b"]])
+    model = KneserNey(2, unknown="error").fit([["a", "b"], ["b"]])
     with pytest.raises(DataError, match="not in the vocabulary"):
         model.log_prob([["a", "c"]])
     with pytest.raises(NotFittedError):

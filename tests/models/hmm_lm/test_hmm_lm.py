@@ -17,13 +17,12 @@ TEXT = [["the", "dog", "runs"], ["the", "cat", "sleeps"], ["a", "dog", "sleeps"]
 QUICK = {"hidden": 8, "max_iter": 30, "batch_tokens": 40, "learning_rate": 0.02, "state_dropout": 0.0}
 KINDS = {
     "softmax": {},
-    "kernel": {"parameterization": "kernel", "n_features": 3},
-    "band": {"parameterization": "kernel", "n_features": 3, "band": 1},
-    "clusters": {"clusters": 2},
-    "given clusters": {"clusters": {"the": 4, "a": 4, "dog": 7, "cat": 7, "cats": 7}},
+    "kernel": {"rank": 3},
+    "band": {"rank": 3, "band": 1},
+    "blocks": {"n_blocks": 2},
     "em": {"em_iterations": 3, "max_iter": 3},
     "clustered tokens": {"initialization": "clusters", "max_iter": 5},
-    "kernel, alike at first": {"parameterization": "kernel", "n_features": 3, "initialization": "words"},
+    "kernel, alike at first": {"rank": 3, "initialization": "words"},
 }
 
 
@@ -152,7 +151,7 @@ def test_what_it_learned(lm):
 
 
 def test_rank_of_a_kernel():
-    lm = made(HMMLanguageModel, 9, parameterization="kernel", n_features=2, **QUICK | {"max_iter": 1}).fit(TEXT)
+    lm = made(HMMLanguageModel, 9, rank=2, **QUICK | {"max_iter": 1}).fit(TEXT)
     assert len(lm.transition_spectrum()) == 2
     assert np.linalg.matrix_rank(lm.transition_matrix(), tol=1e-5) <= 2
 
@@ -216,18 +215,16 @@ def test_development_text_and_checkpoints(tmp_path):
     ("wrong", "message"),
     [
         ({"n_states": 0}, "n_states"),
-        ({"parameterization": "dense"}, "parameterization"),
-        ({"parameterization": "kernel", "n_features": 0}, "n_features"),
+        ({"rank": 0}, "rank"),
         ({"feature_map": "cos"}, "feature_map"),
         ({"projection": "none"}, "projection"),
         ({"band": 2}, "band"),
-        ({"clusters": 9}, "clusters"),
-        ({"clusters": {}}, "clusters"),
-        ({"em_iterations": 2, "clusters": 2}, "em_iterations"),
+        ({"n_blocks": 9}, "n_blocks"),
+        ({"em_iterations": 2, "n_blocks": 2}, "em_iterations"),
         ({"initialization": "anywhere"}, "initialization"),
-        ({"initialization": "clusters", "clusters": 2}, "initialization='words'"),
+        ({"initialization": "clusters", "n_blocks": 2}, "initialization='words'"),
         (
-            {"initialization": "clusters", "parameterization": "kernel", "projection": "redrawn"},
+            {"initialization": "clusters", "rank": 256, "projection": "redrawn"},
             "initialization='words'",
         ),
         ({"keep_every": 0}, "keep_every"),
@@ -267,8 +264,7 @@ def test_wrong_questions(plain):
 
 
 def test_impossible_conditions():
-    clusters = {"the": 0, "a": 0, "dog": 1, "cat": 1, "cats": 1, "runs": 2, "run": 2, "sleeps": 2}
-    lm = made(HMMLanguageModel, 8, **QUICK | {"clusters": clusters, "max_iter": 1}).fit(TEXT)
+    lm = made(HMMLanguageModel, 8, **QUICK | {"n_blocks": 3, "max_iter": 1}).fit(TEXT)
     assert np.isfinite(lm.log_conditional(["the", "dog"], ["the", None]))
     lm._tables = (lm.tables()[0], lm.tables()[1], lm.tables()[2].clone())
     lm._tables[2][lm.vocabulary_.id("dog")] = -np.inf

@@ -11,7 +11,7 @@ TEXT = [s.split() for s in ("a b c a", "b c a", "c c", "a b", "b c c a b", "a", 
 
 def make(order: int = 2, **options) -> MRFLanguageModel:
     """Return a small model of the words of the text alone, trained for a few iterations."""
-    parameters = {"rank": 3, "l2": 0.05, "max_iter": 15, "strict": True} | options
+    parameters = {"rank": 3, "l2": 0.05, "max_iter": 15, "unknown": "error"} | options
     if options.get("form") == "full":
         del parameters["rank"]
     if "algorithm" in options and "max_iter" not in options:

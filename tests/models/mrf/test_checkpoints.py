@@ -41,7 +41,7 @@ def assert_same(model: MRFLanguageModel, other: MRFLanguageModel) -> None:
     "options",
     [
         {},
-        {"order": 1},
+        {"window": 1},
         {"bound": "star"},
         {"form": "URW"},
         {"form": "full", "rank": 30},
@@ -53,7 +53,7 @@ def assert_same(model: MRFLanguageModel, other: MRFLanguageModel) -> None:
 @pytest.mark.parametrize("dev", [None, TEXT[:4]])
 def test_a_resumed_lifted_run_equals_an_uninterrupted_one(options, dev, tmp_path, monkeypatch):
     monkeypatch.setattr(Checkpoint, "due", lambda self: True)
-    options = {"order": 2, "rank": 3, "l2": 0.05, "max_iter": 12, "tol": 0} | options
+    options = {"window": 2, "rank": 3, "l2": 0.05, "max_iter": 12, "tol": 0} | options
     whole = made(MRFLanguageModel, **options).fit(TEXT, dev=dev)
     path = tmp_path / "run"
     with pytest.raises(CrashError):

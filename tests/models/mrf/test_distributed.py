@@ -78,7 +78,7 @@ def test_training_ends_as_in_one_process(size, n):
 
 
 def test_closed_form_is_that_of_one_process():
-    options = {"order": 3, "rank": 3, "algorithm": "spectral"}
+    options = {"window": 3, "rank": 3, "algorithm": "spectral"}
     alone = train(Group(), 150, options)
     for result in on_ranks(2, f"{HERE}:train", 150, options):
         assert result[2:] == alone[2:]

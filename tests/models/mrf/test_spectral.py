@@ -63,7 +63,7 @@ def test_it_is_a_normalized_language_model(model):
 def test_unary_is_that_of_the_whole_text():
     """Subsampling changes the tables only: frequent words stay frequent."""
     text = [["the", w, "of", "the", w] for w in "abcdefgh"] * 2
-    few = MRFLanguageModel(2, rank=3, algorithm="spectral", options={"subsample": 0.001}, strict=True).fit(text)
+    few = MRFLanguageModel(2, rank=3, algorithm="spectral", options={"subsample": 0.001}, unknown="error").fit(text)
     p = dict(few.fill("___")[0])
     assert max(p, key=p.get) == "the"
 

@@ -45,11 +45,11 @@ def test_the_time_limit_ends_training():
 
 def test_training_starts_from_the_exact_model_of_order_1():
     first = make(1, max_iter=40)
-    weighted = {"rank": 3, "l2": 0.0, "cover_weights": (0.97, 0.03), "max_iter": 1, "strict": True}
+    weighted = {"rank": 3, "l2": 0.0, "cover_weights": (0.97, 0.03), "max_iter": 1, "unknown": "error"}
     started = made(MRFLanguageModel, 2, tol=0, **weighted).fit(TEXT, start=first)
     assert started.report_.history[0].value < make(2, **weighted).report_.history[0].value
     with pytest.raises(ValueRangeError, match="rank as here"):
-        MRFLanguageModel(2, rank=4, strict=True).fit(TEXT, start=first)
+        MRFLanguageModel(2, rank=4, unknown="error").fit(TEXT, start=first)
 
 
 def test_pseudo_likelihood_decreases_its_objective(monkeypatch):
@@ -108,7 +108,7 @@ def test_counting_is_announced(tmp_path):
     [
         ({"form": "WU"}, "form must be 'UW', 'URW' or 'full'"),
         ({"bound": "tree"}, "bound must be 'chain' or 'star'"),
-        ({"cover_weights": (0.9, 0.9)}, "cover_weights must be order=2 positive numbers"),
+        ({"cover_weights": (0.9, 0.9)}, "cover_weights must be window=2 positive numbers"),
         ({"bound": "star", "cover_weights": (0.5, 0.5)}, "star cover has fixed weights"),
         ({"l2": -1.0}, "l2 must be at least 0"),
         ({"rank": 0}, "rank must be at least 1"),
@@ -127,8 +127,8 @@ def test_parameters_that_exclude_each_other_are_an_error(options, message):
 
 
 def test_moments_fix_the_vocabulary():
-    for limits in ({"min_count": 2}, {"max_words": 2}, {"strict": True}):
-        with pytest.raises(ValueRangeError, match="leave min_count, max_words and strict out"):
+    for limits in ({"min_count": 2}, {"max_words": 2}, {"unknown": "error"}):
+        with pytest.raises(ValueRangeError, match="leave min_count, max_words and unknown out"):
             made(MRFLanguageModel, 2, **limits).fit(count_moments(TEXT, 2))
     with pytest.raises(ValueRangeError, match="another vocabulary"):
         MRFLanguageModel(2).fit(TEXT, dev=count_moments([["x", "y"]], 2))

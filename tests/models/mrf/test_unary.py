@@ -98,7 +98,7 @@ def test_pseudo_likelihood_without_a_unary_and_with_a_bias():
 
 def test_training_starts_from_models_with_and_without_a_unary():
     """The first iteration continues where the other training ended."""
-    options = {"rank": 3, "l2": 0.05, "max_iter": 1, "tol": 0, "strict": True}
+    options = {"rank": 3, "l2": 0.05, "max_iter": 1, "tol": 0, "unknown": "error"}
     for order, bound in ((1, "chain"), (2, "chain"), (2, "star")):
         for kind in ({"unary": False}, {"unary": False, "bias": True}):
             first = make(order, bound=bound, **kind)

@@ -45,7 +45,7 @@ def test_the_objective_is_that_of_one_process(size, K, L):
 def train(group, n, checkpoint=None, stop_after=None):
     some = bundled.load("train")[:n]
     own, dev = some[slice(*group.share(n))], bundled.load("test")[:20]
-    tagger = MRFTagger(min_count=2, dictionary=True, tol=1e-9, max_iter=10)
+    tagger = MRFTagger(min_count=2, closed=True, tol=1e-9, max_iter=10)
     words, tags = ([list(getattr(s, part)) for s in own] for part in ("words", "tags"))
 
     def callback(step):

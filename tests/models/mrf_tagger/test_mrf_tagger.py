@@ -118,11 +118,11 @@ def test_evidence_and_dictionary(tagger, train, tmp_path):
         for word, tag in zip(sentence, tags, strict=True):
             lexicon.setdefault(word, set()).add(tag)
     tagger.save(tmp_path / "tagger")
-    narrow = MRFTagger.load(tmp_path / "tagger").set_params(dictionary=True)
+    narrow = MRFTagger.load(tmp_path / "tagger").set_params(closed=True)
     for sentence, tags in zip(train[0], narrow.predict(train[0]), strict=True):
         assert all(tag in lexicon[word] for word, tag in zip(sentence, tags, strict=True))
     assert narrow.predict([["the"]], known=[["VB"]]) == [["VB"]]
-    # Where evidence overrides the dictionary, the scores of words decide among the remaining tags.
+    # Where evidence overrides the lexicon, the scores of words decide among the remaining tags.
     both = [[("VB", "IN"), None]]
     assert narrow.predict_marginals([["the", "zzz"]], known=both) == tagger.predict_marginals(
         [["the", "zzz"]], known=both

@@ -18,7 +18,7 @@ KINDS = {
     "low rank": {"rank": 4},
     "gradient": {"algorithm": "gradient", "max_iter": 2},
     "neural": {
-        "rank": 3, "parameterization": "neural", "algorithm": "gradient", "max_iter": 2, "embedding_size": 8,
+        "rank": 3, "neural": True, "max_iter": 2, "embedding_size": 8,
         "curriculum": 6,
     },
     "own words": {"rank": 4, "n_preterminals": None, "rule_prior": 0.001, "right_bias": 3.0},
@@ -207,12 +207,12 @@ def test_corpus_callback_and_checkpoint(tmp_path):
     ("options", "match"),
     [
         ({"n_nonterminals": 0}, "n_nonterminals"),
-        ({"parameterization": "neural"}, "algorithm='gradient'"),
+        ({"neural": True, "algorithm": "em"}, "leave algorithm out"),
         ({"curriculum": 5}, "curriculum needs"),
         ({"algorithm": "gradient", "n_restarts": 2}, "n_restarts"),
         ({"algorithm": "gradient", "right_bias": 1.0}, "right_bias"),
         ({"algorithm": "newton"}, "algorithm must be"),
-        ({"parameterization": "quantum"}, "parameterization must be"),
+        ({"neural": "yes"}, "neural must be"),
         ({"max_length": 1}, "max_length"),
         ({"tol": -1.0}, "tol"),
         ({"rule_prior": -0.1}, "rule_prior"),

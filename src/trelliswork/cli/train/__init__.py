@@ -22,7 +22,7 @@ COMMANDS = (
     ("lbl", "language_models", "baselines.log_bilinear:LogBilinear", "Train a log-bilinear language model.",
      "train lbl train.txt --dev dev.txt --rank 100 --out lbl"),
     ("mrf-lm", "language_models", "mrf:MRFLanguageModel", "Train a Markov random field language model.",
-     "train mrf-lm train.txt --dev dev.txt --order 1 --out model"),
+     "train mrf-lm train.txt --dev dev.txt --window 1 --out model"),
     ("mrf-tagger", "taggers", "mrf_tagger:MRFTagger", "Train a Markov random field of tags and words.",
      "train mrf-tagger train.conllu --label xpos --out tagger"),
     ("parser", "trees", "parser:DependencyParser", "Train a dependency parser.",

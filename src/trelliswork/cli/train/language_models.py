@@ -52,7 +52,7 @@ def hmm_lm(
         "tokens": n_tokens,
         "words": len(model.vocabulary_),
         "states": model.n_states,
-        "rank": model.n_features if model.parameterization == "kernel" else None,
+        "rank": model.rank,
     }
 
 
@@ -109,11 +109,13 @@ def mrf_lm(
     data: Any = Moments.load(str(counts)) if source is None else own_text(source)
     n_tokens = 0
     if counts is not None:
-        if "order" in job.given and model.order != data.K:
-            raise typer.BadParameter(f"{counts} has pairs at distances 1 to {data.K}: leave --order {model.order} out.")
-        if {"min_count", "max_words", "strict"} & job.given:
-            raise typer.BadParameter("the counts fix the vocabulary: leave --min-count, --max-words, --strict out.")
-        model.order, n_tokens = data.K, data.n_tokens
+        if "window" in job.given and model.window != data.K:
+            raise typer.BadParameter(
+                f"{counts} has pairs at distances 1 to {data.K}: leave --window {model.window} out."
+            )
+        if {"min_count", "max_words", "unknown"} & job.given:
+            raise typer.BadParameter("the counts fix the vocabulary: leave --min-count, --max-words, --unknown out.")
+        model.window, n_tokens = data.K, data.n_tokens
     total = model._settings().iterations * (10 if model.algorithm == "pseudo-likelihood" else 1)
     dev = _text(job.dev)
     if isinstance(dev, str) and (Path(dev) / "moments.json").is_file():
@@ -124,7 +126,7 @@ def mrf_lm(
         "words": len(model.vocabulary_) - 1,
         "tokens": model.n_tokens_,
         "positions": model.n_positions_,
-        "order": model.order,
+        "window": model.window,
         "unary": model.unary,
         "bias": model.bias,
         "bound": model.bound_,

@@ -78,7 +78,7 @@ def embeddings(
 ) -> None:
     """Write the embeddings of a model in word2vec's text format, which gensim and others read.
 
-    A model for vectors: trelliswork train mrf-lm TEXT --algorithm spectral --order 5 --rank 100 --out model
+    A model for vectors: trelliswork train mrf-lm TEXT --algorithm spectral --window 5 --rank 100 --out model
 
     Example: trelliswork embeddings model --out vectors.txt
     """

@@ -26,12 +26,12 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_matrix
 
 from trelliswork.compute.sharing import current
-from trelliswork.data.ids import BATCH, MEMORY, Callback, Ids, Source, in_parallel, no_text, stream_ids
+from trelliswork.data.ids import BATCH, MEMORY, Callback, Ids, Source, Unknown, in_parallel, no_text, stream_ids
 from trelliswork.data.kernels.ids import count_ids
 from trelliswork.data.kernels.moments import pair_keys, squeeze
 from trelliswork.data.moments.runs import Record, Run, Runs, RunStore
 from trelliswork.data.storage import MOMENTS, load_model, save_model
-from trelliswork.data.vocabulary import UNKNOWN, Vocabulary
+from trelliswork.data.vocabulary import Vocabulary
 from trelliswork.errors import DataError, ValueRangeError
 
 _BYTES = 24  # per token and distance while pairs are sorted and counted
@@ -143,8 +143,7 @@ def count_moments(
     vocabulary: Vocabulary | None = None,
     min_count: int = 1,
     max_words: int | None = None,
-    unknown: str | None = UNKNOWN,
-    strict: bool = True,
+    unknown: Unknown = "error",
     callback: Callback | None = None,
     memory_limit: int = MEMORY,
 ) -> Moments:
@@ -161,11 +160,10 @@ def count_moments(
         The vocabulary of other moments. Unlisted words are its unknown word, or an error if it has none.
     min_count, max_words : int
         Minimum count of a listed word, and maximum number of listed words (the unknown word not counted).
-    unknown : str or None
-        Symbol of words that are left out. It is listed if it occurs in the text or words are left out.
-    strict : bool
-        If False, it is listed in any case, and every second word that was seen once is left out if no word is
-        otherwise: so words of another text that this one lacks are no error, and have a probability.
+    unknown : {"error", "symbol"}
+        What words of another text are that this one lacks. With "error", ``<unk>`` is listed only if it occurs in the
+        text or words are left out. With "symbol" it is listed in any case, and every second word that was seen once is
+        left out if no word is otherwise.
     callback : callable, optional
         Called with a `CountStep` after each block of text.
     memory_limit : int
@@ -203,7 +201,6 @@ def count_moments(
         min_count=min_count,
         max_words=max_words,
         unknown=unknown,
-        open_vocabulary=not strict,
         edges=True,
         callback=callback,
         memory_limit=memory_limit,

@@ -32,7 +32,7 @@ from trelliswork.models.parameters import (
     MaxWords,
     MinCount,
     Parameter,
-    Strict,
+    Unknown,
     estimator,
     later,
     option,
@@ -95,7 +95,7 @@ class KneserNey(LeftToRight):
     _: KW_ONLY
     min_count: MinCount = 1
     max_words: MaxWords = None
-    strict: Strict = False
+    unknown: Unknown = "symbol"
     options: FurtherOptions = None
     memory: Annotated[
         int,
@@ -114,7 +114,7 @@ class KneserNey(LeftToRight):
         """
         self._check_parameters()
         counting = counting_callback(callback)
-        limits: Any = {"min_count": self.min_count, "max_words": self.max_words, "open_vocabulary": not self.strict}
+        limits: Any = {"min_count": self.min_count, "max_words": self.max_words, "unknown": self.unknown}
         memory = self.memory << 20
         text = stream_ids(X, edges=True, callback=counting, memory_limit=memory, **limits)
         C = len(text.vocabulary)
@@ -166,7 +166,7 @@ class KneserNey(LeftToRight):
 
         Item 0 of the words is ``<s>``. Other words are an error unless ``<unk>`` is listed.
         """
-        self = cls(len(orders), strict=UNKNOWN not in words)
+        self = cls(len(orders), unknown="symbol" if UNKNOWN in words else "error")
         vocabulary = Vocabulary(words, unknown=UNKNOWN if UNKNOWN in words else None)
         numbers = [[np.exp(order.log_p) for order in orders], [np.exp(order.log_rest) for order in orders]]
         self._set(CompactTables.listed([order.keys for order in orders], *numbers), vocabulary)

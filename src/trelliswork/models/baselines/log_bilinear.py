@@ -32,7 +32,7 @@ from trelliswork.models.parameters import (
     Parameter,
     Patience,
     Seed,
-    Strict,
+    Unknown,
     estimator,
 )
 
@@ -72,7 +72,7 @@ class LogBilinear(LeftToRight):
     patience: Patience = 3
     min_count: MinCount = 1
     max_words: MaxWords = None
-    strict: Strict = False
+    unknown: Unknown = "symbol"
     seed: Seed = 0
 
     def fit(
@@ -107,7 +107,7 @@ class LogBilinear(LeftToRight):
         self._check_parameters()
         one_process("a log-bilinear model")
         counting = counting_callback(callback)
-        limits: Any = {"min_count": self.min_count, "max_words": self.max_words, "open_vocabulary": not self.strict}
+        limits: Any = {"min_count": self.min_count, "max_words": self.max_words, "unknown": self.unknown}
         text = read_training(X, callback=counting, **limits)
         vocabulary, K = text.vocabulary, self.context_size
         data = contexts_of(text.ids, text.offsets, K)

@@ -109,7 +109,8 @@ class HMM(ChainTagger, NextWord):
     unknown: Annotated[
         Unknown,
         Parameter(
-            "Words that do not occur in training: scored by their suffixes and shapes as in TnT, or all by one symbol."
+            "Words that do not occur in training: suffix scores them by their suffixes and shapes as in TnT, symbol as "
+            "<unk>."
         ),
     ] = "suffix"
     interpolation: Annotated[

@@ -55,7 +55,6 @@ from trelliswork.models.parameters import (
     estimator,
     later,
     option,
-    parse_integer,
 )
 from trelliswork.models.tasks import Incremental, Ranked, best_words, blanks
 
@@ -69,8 +68,8 @@ class HMMLanguageModel(Incremental):
     .. math:: p(x) = \sum_z p(z_1) \prod_t p(x_t \mid z_t) \prod_t p(z_{t+1} \mid z_t)
 
     The end of a sentence is a word. Probabilities come from embeddings of states by small networks, trained by
-    gradients of the log evidence, by one process. With ``parameterization="kernel"`` the transition matrix is
-    :math:`\mathrm{diag}(d)\, \phi(U) \phi(V)^\top` of rank R, and a word costs O(S R) instead of O(S^2).
+    gradients of the log evidence, by one process. With a ``rank`` R the transition matrix is
+    :math:`\mathrm{diag}(d)\, \phi(U) \phi(V)^\top`, and a word costs O(S R) instead of O(S^2).
 
     Attributes
     ----------
@@ -98,21 +97,20 @@ class HMMLanguageModel(Incremental):
 
     n_states: Annotated[int, Parameter("Number of hidden states.", minimum=1)] = 512
     _: KW_ONLY
-    parameterization: Annotated[
-        Literal["softmax", "kernel"], Parameter("Dense transitions, or transitions of low rank by a kernel.")
-    ] = "softmax"
-    n_features: Annotated[
-        int,
-        Parameter("Number of features of the kernel: the rank. Faster than dense below n_states / 2.", minimum=1),
-    ] = 256
-    clusters: Annotated[
-        int | dict[str, int] | None,
+    rank: Annotated[
+        int | None,
         Parameter(
-            "Each word is emitted by one block of states only: the number of Brown clusters, or in Python a map of "
-            "words to cluster numbers.",
+            "Rank of the transition matrix, which a kernel gives. Faster than dense below n_states / 2.",
+            minimum=1,
+            unset="dense transitions",
+        ),
+    ] = None
+    n_blocks: Annotated[
+        int | None,
+        Parameter(
+            "Number of Brown clusters of words: each is emitted by its own block of states only.",
             minimum=1,
             unset="all states emit all words",
-            parse=parse_integer,
         ),
     ] = None
     hidden: Annotated[int, Parameter("Size of the embeddings.", minimum=1)] = 256
@@ -121,7 +119,7 @@ class HMMLanguageModel(Incremental):
         Parameter(
             "Initial states: frequencies of words with noise, or clusters of tokens.",
             panel=TRAINING,
-            unset="clusters with a kernel, else words",
+            unset="clusters with a rank, else words",
         ),
     ] = None
     em_iterations: Annotated[
@@ -148,7 +146,7 @@ class HMMLanguageModel(Incremental):
     band: Annotated[
         int,
         Parameter(
-            "With a kernel: number of neighboring states on each side with their own transition weights, added to "
+            "With a rank: number of neighboring states on each side with their own transition weights, added to "
             "the low-rank matrix.",
             minimum=0,
         ),
@@ -226,7 +224,7 @@ class HMMLanguageModel(Incremental):
         data = number(sentences, words)
         held = None if dev is None else number(read_sentences(dev), words)
         shape, start = self._shape(len(words) + 1), self._first_states()
-        clusters = word_clusters(self.clusters, words, data)
+        clusters = word_clusters(self.n_blocks, words, data)
         network = new_network(shape, clusters, data, self.seed)
         settings = TrainingSettings(**{name: getattr(self, name) for name in TrainingSettings.__dataclass_fields__})
         arrays = data.words, data.offsets, held and held.words, held and held.offsets, clusters
@@ -469,22 +467,20 @@ class HMMLanguageModel(Incremental):
 
     def _shape(self, n_words: int) -> NetworkShape:
         """Return the checked shape of the network."""
-        kernel = self.parameterization == "kernel"
-        if self.band and not kernel:
-            raise ValueRangeError(f"band needs parameterization='kernel': dense rows need none, got {self.band}.")
-        if self.em_iterations and (kernel or self.clusters is not None):
-            raise ValueRangeError("em_iterations need a dense model without clusters: set it to 0.")
-        rank = self.n_features if kernel else 0
+        if self.band and self.rank is None:
+            raise ValueRangeError(f"band needs a rank: dense rows need none, got {self.band}.")
+        if self.em_iterations and (self.rank is not None or self.n_blocks is not None):
+            raise ValueRangeError("em_iterations need a dense model without n_blocks: set it to 0.")
         options = self.feature_map, self.projection, self.orthogonal, self.band
-        return NetworkShape(self.n_states, n_words, self.hidden, rank, *options)
+        return NetworkShape(self.n_states, n_words, self.hidden, self.rank or 0, *options)
 
     def _first_states(self) -> Start:
         """Return the initialization, by default the one that works: kernels learn slowly if all states are alike."""
-        kernel = self.parameterization == "kernel"
-        possible = self.clusters is None and not self.em_iterations and not (kernel and self.projection == "redrawn")
+        kernel = self.rank is not None
+        possible = self.n_blocks is None and not self.em_iterations and not (kernel and self.projection == "redrawn")
         if self.initialization == "clusters" and not possible:
             raise ValueRangeError(
-                "initialization='clusters' cannot be combined with clusters, em_iterations or projection='redrawn': "
+                "initialization='clusters' cannot be combined with n_blocks, em_iterations or projection='redrawn': "
                 "use initialization='words'."
             )
         default: Literal["words", "clusters"] = "clusters" if kernel and possible else "words"

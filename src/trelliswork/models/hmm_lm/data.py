@@ -107,12 +107,3 @@ def both(one: Sequence[Evidence], other: Sequence[Evidence], words: Vocabulary) 
             return None
         joint.append([words[i] for i in sorted(common)])
     return joint
-
-
-def cluster_numbers(words: Vocabulary, given: dict[str, int]) -> np.ndarray:
-    """Return clusters (V + 1,) from a map of words; unlisted words are in the last one, the sentence end in its own."""
-    names = sorted({int(c) for c in given.values()})
-    if not names:
-        raise ValueRangeError("clusters must map words to numbers, got an empty map.")
-    place = {c: k for k, c in enumerate(names)}
-    return np.array([place[int(given[w])] if w in given else len(names) - 1 for w in words] + [len(names)])

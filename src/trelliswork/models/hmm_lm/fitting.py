@@ -12,7 +12,6 @@ from trelliswork.features.brown import brown_clusters
 from trelliswork.learning.checkpoint import fingerprint
 from trelliswork.learning.watch import Watch
 from trelliswork.models.base import Arrays, check_finite
-from trelliswork.models.hmm_lm.data import cluster_numbers
 from trelliswork.models.hmm_lm.network import NetworkShape, StateNetwork
 from trelliswork.models.hmm_lm.objective import Sentences
 from trelliswork.models.hmm_lm.start import cluster_start, em_start
@@ -28,15 +27,13 @@ class Start:
     em_smoothing: float = 0.1
 
 
-def word_clusters(clusters: int | dict[str, int] | None, words: Vocabulary, data: Sentences) -> Ints | None:
+def word_clusters(n_blocks: int | None, words: Vocabulary, data: Sentences) -> Ints | None:
     """Return the clusters (V + 1,) of words; the sentence end has its own cluster, the last."""
-    if clusters is None:
+    if n_blocks is None:
         return None
-    if isinstance(clusters, dict):
-        return cluster_numbers(words, clusters)
     inside = data.words != len(words)
     ends = data.offsets - np.arange(len(data.offsets))  # without sentence ends
-    numbers = brown_clusters(data.words[inside], ends, len(words), clusters)
+    numbers = brown_clusters(data.words[inside], ends, len(words), n_blocks)
     return np.append(numbers, numbers.max() + 1)
 
 
@@ -45,7 +42,7 @@ def new_network(shape: NetworkShape, clusters: Ints | None, data: Sentences, see
     if clusters is not None and int(clusters.max()) + 1 > shape.n_states:
         raise ValueRangeError(
             f"{int(clusters.max()) + 1} clusters of words (one for the sentence end) need at least as many states, got "
-            f"{shape.n_states}: raise n_states or lower clusters."
+            f"{shape.n_states}: raise n_states or lower n_blocks."
         )
     network = StateNetwork(shape, seed, clusters)
     network.start_with(np.bincount(data.words, minlength=shape.n_words))

@@ -1,4 +1,4 @@
-"""The Markov random field language model: order K, globally normalized, trained on pair counts."""
+"""The Markov random field language model: window K, globally normalized, trained on pair counts."""
 
 import os
 from collections.abc import Sequence
@@ -52,8 +52,8 @@ from trelliswork.models.parameters import (
     Parameter,
     Patience,
     Seed,
-    Strict,
     Tol,
+    Unknown,
     estimator,
     option,
     parse_numbers,
@@ -86,7 +86,7 @@ class MRFLanguageModel(LanguageModel):
     Examples
     --------
     >>> text = [["the", "dog", "runs"], ["the", "cat", "runs"], ["a", "dog", "sleeps"]] * 5
-    >>> model = MRFLanguageModel(order=1, rank=4, l2=0.05).fit(text)
+    >>> model = MRFLanguageModel(window=1, rank=4, l2=0.05).fit(text)
     >>> model.fill("the ___ runs", 2)[0][0][0] in ("dog", "cat"), model.log_likelihood_bounds(text[:1]).kind
     (True, 'exact')
     """
@@ -95,10 +95,10 @@ class MRFLanguageModel(LanguageModel):
     _title: ClassVar[str] = "Markov random field language model"
     _fit_sets: ClassVar[str] = "field_"
 
-    order: Annotated[
+    window: Annotated[
         int,
         Parameter(
-            "K, the largest distance of two words that are tied. Order 1 is trained exactly, higher orders by a "
+            "K, the largest distance of two words that are tied. With 1 the model is trained exactly, beyond by a "
             "lower bound of the likelihood.",
             minimum=1,
         ),
@@ -123,7 +123,7 @@ class MRFLanguageModel(LanguageModel):
     l2: L2 = 2.5
     min_count: MinCount = 1
     max_words: MaxWords = None
-    strict: Strict = False
+    unknown: Unknown = "symbol"
     max_iter: Annotated[
         int | None,
         Parameter(
@@ -189,15 +189,15 @@ class MRFLanguageModel(LanguageModel):
         Parameters
         ----------
         X : path, list of paths, Corpus, list of sentences, or Moments
-            Files have one sentence per line. ``Moments`` must have K = ``order``, and fix the words (``min_count``,
-            ``max_words`` and ``strict`` do not apply); pseudo-likelihood needs text. In a group of processes each rank
+            Files have one sentence per line. ``Moments`` must have K = ``window``, and fix the words (``min_count``,
+            ``max_words`` and ``unknown`` do not apply); pseudo-likelihood needs text. In a group of processes each rank
             has its own part of the text, or all have the same ``Moments``.
         y : ignored
         dev : like X, optional
             Development text: the iteration with its best bound is kept, and training stops ``patience`` iterations (of
             pseudo-likelihood: tenths of epochs) later.
         start : MRFLanguageModel, optional
-            Start from the tables of another low-rank model with the same words, such as the exact one of order 1.
+            Start from the tables of another low-rank model with the same words, such as the exact one of window 1.
         checkpoint : path, optional
             A file for the state of training. If it exists, training resumes from it, with the same result.
             ``save`` deletes it.
@@ -243,7 +243,7 @@ class MRFLanguageModel(LanguageModel):
         return self
 
     def log_likelihood_bounds(self, X: Source) -> SentenceBounds:
-        """Return log-likelihoods of sentences: exact for order 1 and for tiny vocabularies, else lower bounds.
+        """Return log-likelihoods of sentences: exact for window 1 and for tiny vocabularies, else lower bounds.
 
         Time O(K M C^2) once, M the longest sentence.
         """
@@ -279,7 +279,7 @@ class MRFLanguageModel(LanguageModel):
     def bound_(self) -> str:
         """Bound of the text in a circle, which training maximizes and ``moment_bound`` returns: exact, chain or star.
 
-        "exact" only for order 1 with all weight on the chain.
+        "exact" only for window 1 with all weight on the chain.
         """
         if self._field().K == 1 and self.field_.weights[0] > 1 - 1e-9:
             return "exact"
@@ -345,7 +345,7 @@ class MRFLanguageModel(LanguageModel):
         return [best_words(names, p[1:], n, left_out) for p in distributions]
 
     def sample(self, n: int = 1, *, seed: int = 0, max_length: int = 200, sweeps: int = 30) -> list[list[str]]:
-        """Return n random sentences: exact for order 1, else by Gibbs sampling from the chain of distance 1.
+        """Return n random sentences: exact for window 1, else by Gibbs sampling from the chain of distance 1.
 
         Parameters
         ----------
@@ -402,7 +402,7 @@ class MRFLanguageModel(LanguageModel):
         frequent = self.vocabulary_.items[1 : n + 1]
         facts = {
             "words": len(self.vocabulary_) - 1,
-            "order": self.order,
+            "window": self.window,
             "form": "one table" if self.algorithm == "spectral" else self.form,
             "rank": None if self.form == "full" else self.rank,
             "unary": self.unary,
@@ -418,7 +418,7 @@ class MRFLanguageModel(LanguageModel):
             [] if self.form == "full" else [(w, [list(pair) for pair in self.neighbors(w, 5)]) for w in frequent]
         )
         tables = [Table("neighbors", "Neighbors of frequent words", ("word", "neighbors"), rows)]
-        return Description(f"Markov random field of order {self.order}", facts, tables)
+        return Description(f"Markov random field with window {self.window}", facts, tables)
 
     def _settings(self) -> Settings:
         return Settings(**self._values(*WORD_LIMITS))
@@ -440,7 +440,7 @@ class MRFLanguageModel(LanguageModel):
         return self.field_
 
     def _moments(self, X: Source | Moments, vocabulary: Vocabulary | None, counting: Any = None) -> Moments:
-        return moments_of(X, self.order, vocabulary, {k: getattr(self, k) for k in WORD_LIMITS}, counting)
+        return moments_of(X, self.window, vocabulary, {k: getattr(self, k) for k in WORD_LIMITS}, counting)
 
     def _development(self, X: Source | Moments, vocabulary: Vocabulary, counting: Any) -> Moments:
         """Return the moments of development data, which all ranks of a group have."""

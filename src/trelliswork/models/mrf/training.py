@@ -43,7 +43,11 @@ NO_EFFECT: dict[str, tuple[str, ...]] = {
     ),
     "pseudo-likelihood": ("bound", "cover_weights", "tol", "subsample"),
 }
-WORD_LIMITS = {"min_count": 1, "max_words": None, "strict": False}  # parameters that choose the words, with defaults
+WORD_LIMITS = {
+    "min_count": 1,
+    "max_words": None,
+    "unknown": "symbol",
+}  # parameters that choose the words, with defaults
 ITERATIONS = {"lifted": 300, "spectral": 1, "pseudo-likelihood": 5}  # defaults of max_iter: L-BFGS iterations, epochs
 HISTORY_SIZE = 10  # of L-BFGS: its vectors are small beside an evaluation
 PERIOD = 5  # L-BFGS iterations over which a decrease of the value is judged
@@ -54,7 +58,7 @@ ALL_PAIRS = 1_000_000  # maximum size of full-rank tables with a score for every
 class Settings:
     """Training settings; the parameters of `MRFLanguageModel` of the same names."""
 
-    order: int
+    window: int
     rank: int
     form: Form
     unary: bool
@@ -114,7 +118,7 @@ class Settings:
 
     def cover(self) -> Array:
         """Return rho of the distances."""
-        K = self.order
+        K = self.window
         if self.cover_weights is None:
             return np.full(K, 1 / K if self.bound == "chain" else 1 / (K + 1))
         if self.bound == "star":
@@ -122,7 +126,7 @@ class Settings:
         rho = np.asarray(self.cover_weights, np.float64)
         if rho.shape != (K,) or not (rho > 0).all() or rho.sum() > 1 + 1e-9:
             raise ValueRangeError(
-                f"cover_weights must be order={K} positive numbers that sum to at most 1, got {self.cover_weights}."
+                f"cover_weights must be window={K} positive numbers that sum to at most 1, got {self.cover_weights}."
             )
         return rho
 
@@ -143,9 +147,9 @@ def moments_of(
             return count_moments(X, K, vocabulary=vocabulary, callback=counting)
         return count_moments(X, K, callback=counting, **limits)
     if X.K != K:
-        raise ValueRangeError(f"expected moments with K={K}, got K={X.K}: count again, or set order={X.K}.")
+        raise ValueRangeError(f"expected moments with K={K}, got K={X.K}: count again, or set window={X.K}.")
     if vocabulary is None and limits != WORD_LIMITS:
-        raise ValueRangeError("the moments fix the vocabulary: leave min_count, max_words and strict out.")
+        raise ValueRangeError("the moments fix the vocabulary: leave min_count, max_words and unknown out.")
     if vocabulary is not None and X.vocabulary.items != vocabulary.items:
         raise ValueRangeError("the moments have another vocabulary: count them with the vocabulary of training.")
     return X
@@ -167,7 +171,7 @@ def learn_lifted(
     if settings.form == "full":
         shape = PairShape(patterns(moments))
     else:
-        shape = LowRankShape(C, settings.order, settings.rank, settings.form)
+        shape = LowRankShape(C, settings.window, settings.rank, settings.form)
     weights = settings.cover()
     kind = MomentObjective if settings.free else NoUnaryObjective
     objective = kind(shape, frequencies, weights, l2=settings.l2)
@@ -284,8 +288,8 @@ def take_over(shape: LowRankShape | PairShape, parameters: Array, start: MRFFiel
     u, w, _, b = shape.parts(parameters)
     if start.factors["left"].shape != u.shape or start.K > shape.K:
         raise ValueRangeError(
-            f"start has {start.n_words} words, rank {start.factors['left'].shape[1]} and order {start.K}: expected the "
-            f"same words and rank as here ({shape.n_words}, {shape.rank}) and an order of at most {shape.K}."
+            f"start has {start.n_words} words, rank {start.factors['left'].shape[1]} and window {start.K}: expected "
+            f"the same words and rank as here ({shape.n_words}, {shape.rank}) and a window of at most {shape.K}."
         )
     u[:] = start.factors["left"]
     w[:] = 0.0
@@ -312,7 +316,7 @@ def learn_pseudo(
     max_minutes: float | None = None,
 ) -> tuple[MRFField, FitReport]:
     """Train on the text; then bound log Z by a chain cover."""
-    K, C = settings.order, len(moments.vocabulary)
+    K, C = settings.window, len(moments.vocabulary)
     text, other = stream(source, moments, K), None if dev is None else stream(dev, moments, K)
     frequencies = Frequencies.of(moments)
     shape = LowRankShape(C, K, settings.rank)

@@ -89,9 +89,7 @@ class MRFTagger(ChainTagger):
     min_count: Annotated[
         int, Parameter("Words that occur less often also have features of shape and affixes.", minimum=1)
     ] = 6
-    dictionary: Annotated[bool, Parameter("Whether words of the training data get only tags that they had there.")] = (
-        False
-    )
+    closed: Annotated[bool, Parameter("Whether words of the training data get only tags that they had there.")] = False
     max_iter: MaxIter = 100
     tol: Tol = 1e-3
     patience: Patience = 20
@@ -208,10 +206,10 @@ class MRFTagger(ChainTagger):
         rows = emission_rows(scores, flat, offsets, places)
         if out is None:
             out = np.zeros(rows.shape, bool)
-        if self.dictionary:
+        if self.closed:
             at = np.array([self._features.words.id(w) if w in self._features.words else -1 for w in types])
             unlisted = ((at >= 0)[:, None] & ~self._lexicon[at])[flat]
-            # Evidence overrides the dictionary where they leave no common tag.
+            # Evidence overrides the lexicon where they leave no common tag.
             out = np.where((out | unlisted).all(axis=1, keepdims=True), out, out | unlisted)
         rows[out] = -np.inf
         return rows

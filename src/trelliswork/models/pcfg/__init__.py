@@ -108,10 +108,9 @@ class PCFG(TreeParser, LanguageModel):
             unset="every rule has its own probability",
         ),
     ] = None
-    parameterization: Annotated[
-        Literal["plain", "neural"],
-        Parameter("Free probabilities, or probabilities from embeddings and residual networks (by gradient)."),
-    ] = "plain"
+    neural: Annotated[
+        bool, Parameter("Whether probabilities come from embeddings and residual networks, trained by gradient.")
+    ] = False
     rule_prior: Annotated[
         float, Parameter("Pseudo-count of rules, or of the entries of their factors.", minimum=0, panel=TRAINING)
     ] = 0.01
@@ -142,9 +141,10 @@ class PCFG(TreeParser, LanguageModel):
     patience: Patience = 10
     seed: Seed = 0
     options: FurtherOptions = None
-    algorithm: Annotated[Literal["em", "gradient"], Parameter("EM (inside-outside), or Adam.", panel=TRAINING)] = (
-        option("em")
-    )
+    algorithm: Annotated[
+        Literal["em", "gradient"] | None,
+        Parameter("EM (inside-outside), or Adam.", panel=TRAINING, unset="em; gradient if neural"),
+    ] = option(None)
     root_prior: Annotated[float, Parameter("Pseudo-count of root symbols.", minimum=0, panel=TRAINING)] = option(0.1)
     probe: Annotated[
         int, Parameter("EM iterations of each start before the best is chosen.", minimum=1, panel=TRAINING)

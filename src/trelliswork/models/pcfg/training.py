@@ -21,11 +21,16 @@ from trelliswork.models.pcfg.em import GrammarPriors, restarts
 from trelliswork.models.pcfg.objective import GrammarParameters, check_lengths, check_size, log_evidence, text_batches
 
 
+def by_gradient(model: Any) -> bool:
+    """Return whether a grammar is trained by gradient: neural ones are."""
+    return bool(model.neural) if model.algorithm is None else model.algorithm == "gradient"
+
+
 def check_combination(model: Any) -> None:
     """Raise an error for parameters that exclude each other."""
-    if model.algorithm == "em":
-        if model.parameterization == "neural":
-            raise ValueRangeError("a neural grammar cannot be trained by EM: set algorithm='gradient'.")
+    if not by_gradient(model):
+        if model.neural:
+            raise ValueRangeError("a neural grammar cannot be trained by EM: leave algorithm out.")
         if model.curriculum is not None:
             raise ValueRangeError("curriculum needs algorithm='gradient': EM sums over all sentences each time.")
     elif model.n_restarts > 1 or model.right_bias:
@@ -79,7 +84,7 @@ def learn(
     max_minutes: float | None,
 ) -> tuple[GrammarParameters, FitReport]:
     """Return the parameters of a grammar with the parameters of an estimator, and the report."""
-    if model.algorithm == "gradient":
+    if by_gradient(model):
         one_process("a grammar by gradients")
     longest = np.inf if model.max_length is None else model.max_length
     ids = [words.ids(sentence) for sentence in sentences if 2 <= len(sentence) <= longest]
@@ -104,7 +109,7 @@ def learn(
     watch = watch_for(model, None if held is None else text_development(held), checkpoint, mark, callback, max_minutes)
     options: dict[str, Any] = {"priors": priors_of(model), "max_iter": model.max_iter, "tol": model.tol}
     options |= {"watch": watch, "seed": model.seed}
-    if model.algorithm == "em":
+    if not by_gradient(model):
         options |= {"probe": model.probe, "right_bias": model.right_bias, "identity": identity}
         return restarts(model.n_restarts, sizes, model.rank, text_batches(ids), **options)
     return _by_gradient(model, ids, sizes, options)
@@ -121,7 +126,7 @@ def _by_gradient(
 
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(model.seed)
-        neural, identity = model.parameterization == "neural", model.n_preterminals is None
-        module = GrammarModule(*sizes, model.rank, neural=neural, size=model.embedding_size, identity=identity)
+        identity = model.n_preterminals is None
+        module = GrammarModule(*sizes, model.rank, neural=model.neural, size=model.embedding_size, identity=identity)
     adam = AdamSettings(learning_rate=model.learning_rate, batch_size=model.batch_size, curriculum=model.curriculum)
     return train(module, ids, adam, **options)
