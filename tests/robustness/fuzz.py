@@ -27,16 +27,16 @@ from typing import Any
 import numpy as np
 
 import trelliswork as t
+from tests.data.written import crfsuite_text, uai_text
 from tests.models.fitted import BUILDERS, WORDS, fitted
 from tests.robustness.mutation import mutated, mutated_arrays, mutated_json
 from trelliswork import data
 from trelliswork.data.columns import write_columns_with
 from trelliswork.data.conllu import write_conllu_with
-from trelliswork.data.crfsuite import write_crfsuite
 from trelliswork.data.ids import read_ids
 from trelliswork.data.moments import Moments, count_moments
 from trelliswork.data.reading import FileFormat, Layout, read_numbers, read_unlabeled
-from trelliswork.data.uai import read_uai_evidence, write_uai
+from trelliswork.data.uai import read_uai_evidence
 from trelliswork.data.writers import write_columns, write_conllu, write_text, write_trees
 from trelliswork.errors import TrellisworkError
 from trelliswork.features import TemplateExtractor, read_templates
@@ -103,8 +103,7 @@ def read_conllu(path: Path) -> None:
 
 def read_crfsuite(path: Path) -> None:
     corpus = data.read_crfsuite(path)
-    with path.open("w", encoding="utf-8", newline="\n") as file:
-        write_crfsuite(corpus, file)
+    path.write_bytes(crfsuite_text(corpus).encode())
     again = data.read_crfsuite(path)
     assert (again.labels, again.names) == (corpus.labels, corpus.names)
     assert again.attributes.tolist() == corpus.attributes.tolist()
@@ -118,7 +117,7 @@ def read_trees(path: Path) -> None:
 
 def read_uai(path: Path) -> None:
     graph = data.read_uai(path)
-    write_uai(graph, path)
+    path.write_text(uai_text(graph))
     again = data.read_uai(path)
     assert [scope.tolist() for scope in again.scopes] == [scope.tolist() for scope in graph.scopes]
 

@@ -9,13 +9,12 @@ from __future__ import annotations
 import math
 import re
 from array import array
-from typing import TextIO
 
 import numpy as np
 
 from trelliswork.data.corpus import AttributeCorpus, as_array
 from trelliswork.data.files import Readable, no_sentence, open_text, shorten, source_name
-from trelliswork.errors import DataError, ValueRangeError
+from trelliswork.errors import DataError
 
 _NAME = re.compile(r"(?:[^\\:]|\\[\\:]|\\)*")  # up to the first colon that is not escaped
 _BLANK = "\t\v\f\r "
@@ -165,32 +164,3 @@ def _weighted(fields: list[str], where: str) -> tuple[list[str], array[float] | 
         names.append(name)
         weights.append(value)
     return names, None if plain else weights
-
-
-def write_crfsuite(corpus: AttributeCorpus, file: TextIO) -> None:
-    """Write labels and attributes in CRFsuite's format, as `read_crfsuite` reads it.
-
-    Weights of 1 are not written, others with all digits. ValueRangeError if a name or label contains a tab, a line end
-    or a NUL, a name is empty, a weight is not finite, or the line of a token would be blank.
-    """
-    for what, strings in (("names", corpus.names), ("labels", set(corpus.labels))):
-        for string in strings:
-            if any(c in string for c in "\t\n\r\0") or (what == "names" and not string):
-                raise ValueRangeError(
-                    f"{what} must fit into a CRFsuite file, which cannot represent {shorten(string)}."
-                )
-    if corpus.values is not None and not np.all(np.isfinite(corpus.values)):
-        raise ValueRangeError("values must be finite numbers, got nan or infinity.")
-    names = [_escape(name) for name in corpus.names]
-    stops = set(corpus.offsets[1:].tolist())
-    ptr = corpus.token_ptr.tolist()
-    for i, label in enumerate(corpus.labels):
-        start, stop = ptr[i], ptr[i + 1]
-        fields = [names[k] for k in corpus.attributes[start:stop].tolist()]
-        if corpus.values is not None:
-            weights = corpus.values[start:stop].tolist()
-            fields = [f if w == 1.0 else f"{f}:{w!r}" for f, w in zip(fields, weights, strict=True)]
-        line = "\t".join((_escape(label), *fields))
-        if not line.strip(_BLANK):
-            raise ValueRangeError(f"token {i} has no label and no attribute, and a blank line would end the sentence.")
-        file.write(f"{line}\n\n" if i + 1 in stops else f"{line}\n")

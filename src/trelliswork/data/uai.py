@@ -10,18 +10,17 @@ product is the joint distribution), so it is read in the same way.
 import math
 import os
 from bisect import bisect_right
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import accumulate
 
 import numpy as np
 from numpy.typing import NDArray
 
-from trelliswork.data.files import atomic_write, fields_of, open_text, shorten, source_name, whole_number
-from trelliswork.errors import DataError, ShapeError, ValueRangeError
+from trelliswork.data.files import fields_of, open_text, shorten, source_name, whole_number
+from trelliswork.errors import DataError
 
 _KINDS = ("MARKOV", "BAYES")
-_PER_LINE = 8
 MAX_AXES = 32  # variables of a factor
 MAX_FREE = 1_000_000  # states of a variable without a factor
 
@@ -173,73 +172,6 @@ def read_uai(path: str | os.PathLike[str]) -> UaiGraph:
     return UaiGraph(np.array(n_states, np.int64), [np.array(scope, np.int64) for scope in scopes], log_tables)
 
 
-def write_uai(graph: UaiGraph, path: str | os.PathLike[str]) -> None:
-    """Write a factor graph as a ``MARKOV`` file; `read_uai` returns the same graph up to rounding of exp and log.
-
-    Parameters
-    ----------
-    graph : UaiGraph
-    path : str or path
-        Written completely or not at all (see `atomic_write`); ``-`` is the standard output.
-
-    Raises
-    ------
-    ShapeError
-        If the numbers of scopes and tables differ, or the shape of a table does not match its variables.
-    ValueRangeError
-        If a variable has no state, a factor names a variable that does not exist or one twice, or exp of an entry is
-        not a finite positive number: the format has no logarithms.
-    """
-    n_states = [int(n) for n in graph.n_states]
-    scopes = [[int(v) for v in scope] for scope in graph.scopes]
-    if len(scopes) != len(graph.log_tables):
-        raise ShapeError(
-            f"scopes and log_tables must have the same length, got {len(scopes)} and {len(graph.log_tables)}."
-        )
-    if any(n < 1 for n in n_states):
-        raise ValueRangeError(f"n_states must be 1 or more for every variable, got {min(n_states)}.")
-    tables = [
-        _factor(f, scope, n_states, log_table)
-        for f, (scope, log_table) in enumerate(zip(scopes, graph.log_tables, strict=True))
-    ]
-    with atomic_write(path) as file:
-        file.write(f"MARKOV\n{len(n_states)}\n{' '.join(map(str, n_states))}\n{len(scopes)}\n")
-        for scope in scopes:
-            file.write(" ".join(map(str, [len(scope), *scope])) + "\n")
-        for scope, table in zip(scopes, tables, strict=True):
-            values = table.ravel().tolist()
-            step = n_states[scope[-1]] if scope else 1
-            step = step if step <= 2 * _PER_LINE else _PER_LINE
-            file.write(f"\n{len(values)}\n")
-            for start in range(0, len(values), step):
-                file.write(" " + " ".join(map(repr, values[start : start + step])) + "\n")
-
-
-def _factor(
-    f: int, scope: Sequence[int], n_states: Sequence[int], log_table: NDArray[np.float64]
-) -> NDArray[np.float64]:
-    """Check one factor and return exp of its table."""
-    if len(set(scope)) < len(scope) or not all(0 <= v < len(n_states) for v in scope):
-        raise ValueRangeError(
-            f"scopes must name different variables from 0 to {len(n_states) - 1}, got {list(scope)} for factor {f}."
-        )
-    log_table = np.asarray(log_table, np.float64)
-    shape = tuple(n_states[v] for v in scope)
-    if log_table.shape != shape:
-        raise ShapeError(
-            f"log_tables[{f}] must have shape {shape}, the numbers of states of its variables, got {log_table.shape}."
-        )
-    with np.errstate(over="ignore", under="ignore"):
-        table = np.exp(log_table)
-    bad = ~(table < np.inf) | ((table < np.finfo(np.float64).tiny) & (log_table > -np.inf))
-    if bad.any():
-        raise ValueRangeError(
-            f"log_tables[{f}] must be between -708 and 709 or -inf, because UAI files contain exp of it, "
-            f"got {log_table[bad][0]}. Subtract a constant from the table."
-        )
-    return table
-
-
 def read_uai_evidence(path: str | os.PathLike[str], n_states: Iterable[int] | None = None) -> list[dict[int, int]]:
     """Read a UAI evidence file: states by variable, for each set of evidence.
 
@@ -266,13 +198,3 @@ def read_uai_evidence(path: str | os.PathLike[str], n_states: Iterable[int] | No
         sets.append(evidence)
     words.finish()
     return sets
-
-
-def write_uai_evidence(evidence: Mapping[int, int], path: str | os.PathLike[str]) -> None:
-    """Write one set of evidence, states by variable, as `read_uai_evidence` reads it."""
-    for v, state in evidence.items():
-        if v < 0 or state < 0:
-            raise ValueRangeError(f"evidence must map variables to states, both from 0 up, got {v}: {state}.")
-    with atomic_write(path) as file:
-        pairs = (f" {int(v)} {int(state)}" for v, state in evidence.items())
-        file.write(f"{len(evidence)}{''.join(pairs)}\n")
