@@ -1,13 +1,11 @@
-"""Chains on real text: part-of-speech tags of CoNLL-2000 and of UD English EWT."""
+"""Taggers on real text: part-of-speech tags of CoNLL-2000 and of UD English EWT."""
 
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from trelliswork import HMM, LinearChain, read_conllu
-from trelliswork.data.vocabulary import Vocabulary, word_shape
-from trelliswork.models.hmm.counting import count_chain
+from trelliswork import HMM, read_conllu
 
 
 def read(path: Path) -> tuple[list[tuple[str, ...]], list[tuple[str, ...]]]:
@@ -17,42 +15,9 @@ def read(path: Path) -> tuple[list[tuple[str, ...]], list[tuple[str, ...]]]:
     return [tuple(r[0] for r in s) for s in rows], [tuple(r[1] for r in s) for s in rows]
 
 
-def posterior(tagger, words: Vocabulary, sentences: list[tuple[str, ...]]) -> LinearChain:
-    """Return a chain over the tags of each sentence: emissions are unary scores, transitions pairwise ones."""
-    lengths = [len(s) for s in sentences]
-    log_unary = np.zeros((len(sentences), max(lengths), len(tagger.log_start)))
-    for b, sentence in enumerate(sentences):
-        log_unary[b, : len(sentence)] = tagger.log_emission[:, words.ids(sentence)].T
-    return LinearChain(
-        log_unary, tagger.log_transition, log_start=tagger.log_start, log_end=tagger.log_end, lengths=lengths
-    )
-
-
 @pytest.fixture(scope="module")
 def tagged(data_dir):
     return read(data_dir / "conll2000" / "train.txt"), read(data_dir / "conll2000" / "test.txt")
-
-
-def test_count_chain_on_conll2000(tagged):
-    (train_words, train_tags), (test_words, test_tags) = tagged
-    tags = Vocabulary.from_sequences(train_tags)
-    words = Vocabulary.from_sequences(train_words, min_count=2, unknown=word_shape)
-    tagger = count_chain([tags.ids(y) for y in train_tags], [words.ids(x) for x in train_words], len(tags), len(words))
-    chain = posterior(tagger, words, test_words)
-    best = chain.mode
-    marginals = chain.marginals().numpy()
-    hits, confidences = [], []
-    for b, (found, gold) in enumerate(zip(best.tolist(), test_tags, strict=True)):
-        for t, tag in enumerate(gold):
-            hits.append(tags[found[t]] == tag if tag in tags else False)
-            confidences.append(float(marginals[b, t, found[t]]))
-    assert len(hits) == 47_377
-    assert np.mean(hits) > 0.95
-    sure = np.array(confidences) > 0.99
-    assert np.mean(np.array(hits)[sure]) > 0.98  # confident predictions are more accurate
-    assert np.mean(np.array(hits)[~sure]) < 0.9
-    assert (chain.log_prob(best) <= 0).all()
-    assert (chain.entropy() >= -1e-9).all()
 
 
 def accuracies(model, words, tags):

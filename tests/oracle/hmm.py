@@ -5,10 +5,10 @@ from itertools import pairwise, product
 import numpy as np
 
 
-def enumerate_counts(log_start, log_transition, log_end, log_emission, sequences, labels=None, weights=None):
+def enumerate_counts(log_start, log_transition, log_end, log_emission, sequences, labels=None):
     """Return expected counts (start, transition, end, emission) and log evidence (N,) of lists of symbol lists.
 
-    ``labels[n][t]`` is the known state or -1. A symbol -1 has an emission score of 0 in every state.
+    ``labels[n][t]`` is the known state or -1.
     """
     S, V = log_emission.shape
     start, transition, end, emission = np.zeros(S), np.zeros((S, S)), np.zeros(S), np.zeros((S, V))
@@ -24,20 +24,18 @@ def enumerate_counts(log_start, log_transition, log_end, log_emission, sequences
         log_evidence[n] = -np.inf if top == -np.inf else top + np.log(np.exp(scores - top).sum())
         if log_evidence[n] == -np.inf:
             continue
-        by = 1.0 if weights is None else weights[n]
-        for path, p in zip(paths, by * np.exp(scores - log_evidence[n]), strict=True):
+        for path, p in zip(paths, np.exp(scores - log_evidence[n]), strict=True):
             start[path[0]] += p
             end[path[-1]] += p
             for i, j in pairwise(path):
                 transition[i, j] += p
             for state, symbol in zip(path, x, strict=True):
-                if symbol >= 0:
-                    emission[state, symbol] += p
+                emission[state, symbol] += p
     return start, transition, end, emission, log_evidence
 
 
 def joint(log_start, log_transition, log_end, log_emission, x, path) -> float:
     """Return log p(symbols, path)."""
-    score = log_start[path[0]] + sum(log_emission[y, v] for y, v in zip(path, x, strict=True) if v >= 0)
+    score = log_start[path[0]] + sum(log_emission[y, v] for y, v in zip(path, x, strict=True))
     score += sum(log_transition[i, j] for i, j in pairwise(path))
     return score if log_end is None else score + log_end[path[-1]]

@@ -4,6 +4,7 @@ from functools import cache
 from itertools import product
 
 import numpy as np
+from scipy.sparse import csr_array
 
 from tests.estimators import made
 from tests.oracle.hmm import joint
@@ -106,7 +107,7 @@ def lexicon_oracle(hmm):
     for x, y in zip(WORDS, TAGS, strict=True):
         for word, tag in zip(x, y, strict=True):
             counts[words.index(word), number[tag]] += 1
-    lexicon = Lexicon.fit(words, counts)
+    lexicon = Lexicon(words, csr_array(counts))
     labels = np.array([number[tag] for y in TAGS for tag in y])
     offsets = np.cumsum([0, *map(len, TAGS)])
     k = hmm.order

@@ -28,7 +28,7 @@ def assert_counts(counts, want, **tolerance):
 
 @st.composite
 def problems(draw):
-    """Parameters with and without zeros and an end event, ragged sequences, known states, weights."""
+    """Parameters with and without zeros and an end event, ragged sequences, known states."""
     S, V, N = draw(st.integers(1, 3)), draw(st.integers(1, 4)), draw(st.integers(1, 9))
     rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
     end = draw(st.booleans())
@@ -43,8 +43,7 @@ def problems(draw):
         p = HMMParameters(*parts)
     lists = [rng.integers(0, V, rng.integers(1, 6)) for _ in range(N)]
     labels = [np.where(rng.random(len(x)) < draw(st.sampled_from([0.5, 1.0])), -1, 0) for x in lists]
-    weights = rng.uniform(0.1, 3, N) if draw(st.booleans()) else None
-    return p, lists, labels if draw(st.booleans()) else None, weights
+    return p, lists, labels if draw(st.booleans()) else None
 
 
 @pytest.fixture(params=LAYOUTS)
@@ -58,26 +57,23 @@ def layout(request, monkeypatch):
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @given(problem=problems())
 def test_counts_equal_enumeration(dtype, layout, problem):
-    p, lists, labels, weights = problem
-    sequences = sequences_of(lists, labels=None if labels is None else np.concatenate(labels), weights=weights)
-    want = enumerate_counts(p.log_start, p.log_transition, p.log_end, p.log_emission, lists, labels, weights)
+    p, lists, labels = problem
+    sequences = sequences_of(lists, labels=None if labels is None else np.concatenate(labels))
+    want = enumerate_counts(p.log_start, p.log_transition, p.log_end, p.log_emission, lists, labels)
     with patch.multiple(objective, **LAYOUTS[layout]):
         counts = expected_counts(p, sequences, dtype=dtype)
     assert_counts(counts, want, rtol=PRECISION[dtype], atol=PRECISION[dtype])
-    assert_allclose(
-        counts.total, (want[-1] * (1 if weights is None else weights)).sum(), rtol=PRECISION[dtype], atol=1e-6
-    )
+    assert_allclose(counts.total, want[-1].sum(), rtol=PRECISION[dtype], atol=1e-6)
 
 
 @pytest.mark.parametrize("n_states", [1, 5, 8, 16, 17, 40])
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_all_sizes_agree_with_log_space(n_states, dtype, layout):
-    """Widths that do and do not fill vectors and register blocks; many sequences, ragged, partly labeled, weighted."""
+    """Widths that do and do not fill vectors and register blocks; many sequences, ragged, partly labeled."""
     rng = np.random.default_rng(n_states)
     sequences = random_sequences(70, 30, 11, seed=1)
     labels = np.where(rng.random(len(sequences.symbols)) < 0.8, -1, rng.integers(0, n_states, len(sequences.symbols)))
-    weights = rng.uniform(0.5, 2, 70)
-    sequences = Sequences(sequences.offsets, sequences.symbols, labels.astype(np.int32), weights)
+    sequences = Sequences(sequences.offsets, sequences.symbols, labels.astype(np.int32))
     p = random_parameters(n_states, 11, seed=2, mean_length=10)
     counts, want = expected_counts(p, sequences, dtype=dtype), in_log_space(p, sequences)
     names = ("start", "transition", "end", "emission", "log_evidence")
@@ -140,7 +136,7 @@ def test_an_unsafe_sequence_does_not_change_its_neighbors(layout):
     for dtype in (np.float32, np.float64):
         counts = expected_counts(p, sequences_of(lists), dtype=dtype)
         assert_counts(counts, want, rtol=1e-5, atol=1e-6)
-        tables = objective._Tables(p, sequences_of(lists), np.dtype(dtype))
+        tables = objective._Tables(p, np.dtype(dtype))
         scratch = objective.Counts.zeros(2, 3, 4)
         safe.append(objective._scaled(tables, sequences_of(lists).hidden, scratch))
     assert_array_equal(safe[0], [True, False, True, True])
@@ -153,7 +149,7 @@ def test_the_limit_of_safety(layout):
     p = HMMParameters(np.log([0.5, 0.5]), stay, None, log_emission)
     for dtype, want in ((np.float32, [True, False]), (np.float64, [True, True])):
         sequences = sequences_of([[0, 0, 1], [0, 0, 1, 1]])
-        tables = objective._Tables(p, sequences, np.dtype(dtype))
+        tables = objective._Tables(p, np.dtype(dtype))
         safe = objective._scaled(tables, sequences.hidden, objective.Counts.zeros(2, 2, 2))
         assert_array_equal(safe[np.argsort(sequences.hidden.which)], want)
 
@@ -206,13 +202,13 @@ def test_an_end_that_underflows(layout):
 
 def test_fully_labeled_sequences_are_counted():
     lists, labels = [[0, 1, 1], [2, 0], [1]], [[0, 1, 0], [1, 1], [0]]
-    sequences = sequences_of(lists, labels=np.concatenate(labels).astype(np.int32), weights=np.array([1, 2, 1.0]))
+    sequences = sequences_of(lists, labels=np.concatenate(labels).astype(np.int32))
     p = random_parameters(2, 3, seed=1, mean_length=4)
     counts = expected_counts(p, sequences)
-    assert_array_equal(counts.start, [2, 2])
-    assert_array_equal(counts.end, [2, 2])
-    assert_array_equal(counts.transition, [[0, 1], [1, 2]])
-    assert_array_equal(counts.emission, [[1, 2, 0], [2, 1, 2]])
+    assert_array_equal(counts.start, [2, 1])
+    assert_array_equal(counts.end, [2, 1])
+    assert_array_equal(counts.transition, [[0, 1], [1, 1]])
+    assert_array_equal(counts.emission, [[1, 2, 0], [1, 1, 1]])
     scores = [
         joint(p.log_start, p.log_transition, p.log_end, p.log_emission, x, y)
         for x, y in zip(lists, labels, strict=True)
@@ -220,23 +216,8 @@ def test_fully_labeled_sequences_are_counted():
     assert_allclose(counts.log_evidence, scores, rtol=1e-12)
     learned, report = em(p, sequences, max_iter=3, tol=1e-9)
     assert report.converged
-    assert_allclose(np.exp(learned.log_transition), [[0, 1 / 3], [1 / 5, 2 / 5]], atol=1e-12)
-    assert_allclose(np.exp(learned.log_end), [2 / 3, 2 / 5], atol=1e-12)
-
-
-@pytest.mark.parametrize("labels", [None, [-1, 0, -1, 1, 1, 0]])
-def test_unknown_symbols_have_their_own_scores(labels):
-    p = random_parameters(2, 2, seed=3)
-    extra = np.log(np.array([[0.2, 0.9], [0.5, 0.1]]))
-    wider = HMMParameters(p.log_start, p.log_transition, None, np.column_stack([p.log_emission, extra.T]))
-    known = {"labels": None if labels is None else np.array(labels, np.int32)}
-    counts = expected_counts(p, sequences_of([[0, -1, 1], [1, 0, -1]], **known, extra_log_emission=extra))
-    want = expected_counts(wider, sequences_of([[0, 2, 1], [1, 0, 3]], **known))
-    assert_allclose(counts.log_evidence, want.log_evidence, rtol=1e-12)
-    assert_allclose(counts.emission, want.emission[:, :2], rtol=1e-12)
-    assert_allclose(counts.transition, want.transition, rtol=1e-12)
-    sequences = sequences_of([[0, -1, 1], [1, 0, -1]], **known, extra_log_emission=extra)
-    assert_allclose(in_log_space(p, sequences).emission, counts.emission, rtol=1e-9)
+    assert_allclose(np.exp(learned.log_transition), [[0, 1 / 3], [1 / 3, 1 / 3]], atol=1e-12)
+    assert_allclose(np.exp(learned.log_end), [2 / 3, 1 / 3], atol=1e-12)
 
 
 def test_impossible_sequences():

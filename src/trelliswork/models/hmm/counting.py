@@ -1,10 +1,4 @@
-r"""HMMs estimated by counting: additive smoothing, and smoothed n-grams of labels.
-
-**Additive smoothing** (`count_chain`). For labels :math:`y` and symbols :math:`x` of fully labeled sequences (paper 1,
-section 2, supervised case):
-
-.. math:: p(j \mid i) = \frac{c(i, j) + s}{\sum_{j'} c(i, j') + s S}, \qquad
-          p(x \mid j) = \frac{c(j, x) + s}{\sum_{x'} c(j, x') + s V}
+r"""Smoothed n-grams of labels.
 
 **Deleted interpolation** (Brants, 2000, section 2.2 and figure 1): relative frequencies of all orders with weights that
 do not depend on the context,
@@ -21,11 +15,10 @@ next lower order, which counts the different contexts of a label rather than its
 
 .. math:: p(c \mid a, b) = \frac{f(a, b, c) - D(f(a, b, c)) + \sum_{c'} D(f(a, b, c'))\, p(c \mid b)}{f(a, b)}
 
-In all of them the end of a sequence is an event like a label, so that the model is a distribution over sequences of any
+In both the end of a sequence is an event like a label, so that the model is a distribution over sequences of any
 length, and nothing is impossible: in n-grams, unseen labels get a little from a uniform distribution.
 """
 
-from collections.abc import Sequence
 from typing import Literal, NamedTuple
 
 import numpy as np
@@ -39,63 +32,6 @@ Interpolation = Literal["kneser-ney", "deleted"]
 Floats = NDArray[np.float64]
 Integers = NDArray[np.integer]
 MOST_NUMBERS = 1 << 25  # maximum size of a table: 256 MB
-
-
-class ChainEstimate(NamedTuple):
-    """Log-probabilities of an HMM with an end event."""
-
-    log_start: Floats  # (S,)
-    log_transition: Floats  # (S, S), from row to column
-    log_end: Floats  # (S,); exp(log_transition).sum(1) + exp(log_end) = 1
-    log_emission: Floats  # (S, V)
-
-
-def count_chain(
-    labels: Sequence[Sequence[int]],
-    symbols: Sequence[Sequence[int]],
-    n_labels: int,
-    n_symbols: int,
-    *,
-    smoothing: float = 0.1,
-    emission_smoothing: float = 0.01,
-) -> ChainEstimate:
-    """Estimate an HMM from labeled sequences by smoothed counts.
-
-    Parameters
-    ----------
-    labels, symbols : sequences of sequences of int
-        Label and symbol ids, of equal lengths pair by pair; in a group of processes those of all ranks are counted.
-    n_labels, n_symbols : int
-        S and V.
-    smoothing, emission_smoothing : float
-        Added to each count of starts and transitions, and of emissions; positive, so that nothing is impossible.
-    """
-    for name, value in (("smoothing", smoothing), ("emission_smoothing", emission_smoothing)):
-        if not value > 0:
-            raise ValueRangeError(f"{name} must be positive, got {value}: zero would forbid all unseen events.")
-    if len(labels) != len(symbols):
-        raise ShapeError(
-            f"labels and symbols must have the same number of sequences, got {len(labels)} and {len(symbols)}."
-        )
-    start = np.zeros(n_labels)
-    transition = np.zeros((n_labels, n_labels + 1))  # the last column counts ends
-    emission = np.zeros((n_labels, n_symbols))
-    for n, (y, x) in enumerate(zip(labels, symbols, strict=True)):
-        if len(y) != len(x):
-            raise ShapeError(f"sequence {n} has {len(y)} labels and {len(x)} symbols: their numbers must be equal.")
-        if len(y) == 0:
-            continue
-        start[y[0]] += 1
-        np.add.at(transition, (y, [*y[1:], n_labels]), 1)
-        np.add.at(emission, (y, x), 1)
-    starts, transitions, emissions = current().sums(start, transition, emission)
-    log_next = _log_frequencies(transitions, smoothing)
-    return ChainEstimate(
-        _log_frequencies(starts, smoothing),
-        np.ascontiguousarray(log_next[:, :-1]),
-        np.ascontiguousarray(log_next[:, -1]),
-        _log_frequencies(emissions, emission_smoothing),
-    )
 
 
 class Ngrams(NamedTuple):
@@ -146,11 +82,6 @@ def count_ngrams(
         probabilities[(slice(None),) * k + (slice(n_labels), n_labels)] = 0
     with np.errstate(divide="ignore"):
         return Ngrams(np.log(probabilities), lambdas)
-
-
-def _log_frequencies(counts: Floats, smoothing: float) -> Floats:
-    smoothed = counts + smoothing
-    return np.log(smoothed / smoothed.sum(axis=-1, keepdims=True))
 
 
 def _count(labels: Integers, offsets: Integers, n_labels: int, n: int) -> Floats:

@@ -175,11 +175,8 @@ class Sequences:
     """Concatenated symbol sequences, and their known states; in a group of processes those of this rank."""
 
     offsets: NDArray[np.int64]  # (N+1,); no sequence is empty
-    symbols: NDArray[np.int32]  # (n_tokens,): 0 to V-1; -1 for a symbol that the model does not know
+    symbols: NDArray[np.int32]  # (n_tokens,): 0 to V-1
     labels: NDArray[np.int32] | None = None  # (n_tokens,): the state of a token if it is known, else -1
-    weights: Floats | None = None  # (N,), positive
-    # (n_unknown, S): scores of the states at the tokens with symbol -1, which add no emission counts
-    extra_log_emission: Floats | None = None
 
     def __post_init__(self) -> None:
         lengths = np.diff(self.offsets)
@@ -189,31 +186,11 @@ class Sequences:
             raise ValueRangeError(f"sequence {int(lengths.argmin())} is empty: leave it out.")
         if self.labels is not None:
             check_shape("labels", self.labels.shape, "n", n=len(self.symbols))
-        if self.weights is not None:
-            check_shape("weights", self.weights.shape, "N", N=len(lengths))
-            if not (np.isfinite(self.weights) & (self.weights > 0)).all():
-                raise ValueRangeError("weights must be positive and finite: leave sequences of weight 0 out.")
-        unknown = int(np.count_nonzero(self.symbols < 0))
-        rows = 0 if self.extra_log_emission is None else len(self.extra_log_emission)
-        if rows != unknown:
-            raise ShapeError(f"extra_log_emission must have one row for each of {unknown} unknown symbols, got {rows}.")
 
     @property
     def n_sequences(self) -> int:
         """N."""
         return len(self.offsets) - 1
-
-    @cached_property
-    def sequence_weights(self) -> Doubles:
-        """(N,); 1 unless given."""
-        return np.ones(self.n_sequences) if self.weights is None else np.asarray(self.weights, np.float64)
-
-    @cached_property
-    def rows(self) -> NDArray[np.int32]:
-        """(n_tokens,): the symbol, or -1 - k for the k-th unknown one."""
-        rows = np.array(self.symbols, np.int32)
-        rows[rows < 0] = -1 - np.arange(np.count_nonzero(rows < 0), dtype=np.int32)
-        return rows
 
     @cached_property
     def labeled(self) -> NDArray[np.bool_]:
@@ -229,33 +206,33 @@ class Sequences:
         return SortedSequences.select(self, which[np.argsort(-np.diff(self.offsets)[which], kind="stable")])
 
     def select(self, which: NDArray[np.int64]) -> "Sequences":
-        """Return the sequences ``which`` in that order, without weights; all their symbols are known."""
+        """Return the sequences ``which`` in that order."""
         tokens, offsets = chosen_tokens(self.offsets, which)
         return Sequences(offsets, self.symbols[tokens], None if self.labels is None else self.labels[tokens])
 
     def check(self, n_states: int, n_symbols: int) -> None:
-        """Raise an error for symbols, labels or extra scores that do not match a model."""
-        for name, values, size in (("symbols", self.symbols, n_symbols), ("labels", self.labels, n_states)):
-            if values is not None and (values.max(initial=-1) >= size or values.min(initial=-1) < -1):
+        """Raise an error for symbols or labels that do not match a model."""
+        for name, values, least, size in (
+            ("symbols", self.symbols, 0, n_symbols),
+            ("labels", self.labels, -1, n_states),
+        ):
+            if values is not None and (values.max(initial=least) >= size or values.min(initial=least) < least):
                 raise ValueRangeError(
-                    f"{name} must lie between -1 (unknown) and {size - 1}, got {values.min()} to {values.max()}."
+                    f"{name} must lie between {least} and {size - 1}, got {values.min()} to {values.max()}."
                 )
-        if self.extra_log_emission is not None:
-            check_shape("extra_log_emission", self.extra_log_emission.shape, "n S", S=n_states)
-            check_scores("extra_log_emission", self.extra_log_emission)
 
 
 @dataclass
 class Counts:
-    """Expected counts, float64, each sequence times its weight."""
+    """Expected counts, float64."""
 
     start: Doubles  # (S,)
     transition: Doubles  # (S, S)
     end: Doubles  # (S,): sequences that end in each state, also without an end event
     by_symbol: Doubles  # (V, S): emissions, in the layout in which they are summed
-    log_evidence: Doubles  # (N,): log p of symbols and known states of each sequence, without its weight
-    total: float = 0.0  # the weighted sum of the log evidence
-    weight: float = 0.0  # the sum of the weights of the sequences
+    log_evidence: Doubles  # (N,): log p of symbols and known states of each sequence
+    total: float = 0.0  # the sum of the log evidence
+    n_sequences: float = 0.0
     beam: BeamStatistics | None = None  # if there were beams; the log evidence is then a lower bound
 
     @classmethod
@@ -285,9 +262,8 @@ class SortedSequences:
 
     which: NDArray[np.int64]
     offsets: NDArray[np.int64]
-    rows: NDArray[np.int32]
+    symbols: NDArray[np.int32]
     labels: NDArray[np.int32]  # (0,) if none is known
-    weights: Doubles
 
     @classmethod
     def select(cls, sequences: Sequences, which: NDArray[np.int64]) -> "SortedSequences":
@@ -296,4 +272,4 @@ class SortedSequences:
         labels = np.empty(0, np.int32) if sequences.labels is None else sequences.labels[tokens].astype(np.int32)
         if not (labels >= 0).any():
             labels = np.empty(0, np.int32)
-        return cls(which, offsets, sequences.rows[tokens], labels, sequences.sequence_weights[which])
+        return cls(which, offsets, sequences.symbols[tokens], labels)

@@ -135,7 +135,7 @@ def stepwise(
     achieves about as much as several iterations of ``em``; the likelihood may decrease at times.
 
     ``batches`` is iterated ``n_passes`` times: a list, or an object that reads a file each time. ``n_sequences`` is N,
-    the (weighted) number of sequences of the corpus; it matters only relative to the priors. ``power`` is greater than
+    the number of sequences of the corpus; it matters only relative to the priors. ``power`` is greater than
     0.5 and at most 1; small values forget faster. For the watch, a batch is an iteration: its log evidence, and as
     value the objective estimated from it. Of a long history the report keeps every second step, again and again.
 
@@ -172,7 +172,7 @@ def stepwise(
             if (n, number) <= done:
                 continue
             counts = shared_counts(parameters, batch, dtype=dtype, beam=beam)
-            k, scale = report.n_iter, n_sequences / counts.weight
+            k, scale = report.n_iter, n_sequences / counts.n_sequences
             if k == 0:
                 sums.add(predicted_counts(counts, parameters, scale))
             rate = (k + 2.0) ** -power
@@ -225,7 +225,7 @@ class _Updates:
         self.sequences, self.priors, self.algorithm = sequences, priors, algorithm
         self.may_decrease = beam is not None
         self.tolerated = TOLERATED[np.dtype(dtype)]
-        self.n_tokens = current().total(float(np.diff(sequences.offsets) @ sequences.sequence_weights))
+        self.n_tokens = current().total(len(sequences.symbols))
         self._e_step = partial(shared_counts, dtype=dtype, beam=beam)
 
     def first(self, start: HMMParameters | Posterior) -> HMMParameters | Posterior:

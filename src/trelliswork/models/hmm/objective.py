@@ -74,8 +74,7 @@ def expected_counts(
         _add_exact(parameters, sequences, kind, counts)
     else:
         _add_within_beams(parameters, sequences, kind, beam, counts)
-    counts.total = float(sequences.sequence_weights @ counts.log_evidence)
-    counts.weight = float(sequences.sequence_weights.sum())
+    counts.total, counts.n_sequences = float(counts.log_evidence.sum()), float(sequences.n_sequences)
     return counts
 
 
@@ -88,11 +87,11 @@ def shared_counts(
     """
     counts, group = expected_counts(parameters, sequences, dtype=dtype, beam=beam), current()
     if group.size > 1:
-        totals = np.array([counts.total, counts.weight])
+        totals = np.array([counts.total, counts.n_sequences])
         counts.start, counts.transition, counts.end, totals = group.sums(
             counts.start, counts.transition, counts.end, totals
         )
-        counts.total, counts.weight = totals.tolist()
+        counts.total, counts.n_sequences = totals.tolist()
         counts.by_symbol = group.sum(counts.by_symbol)
         if beam is not None:
             parts = group.gather(None if counts.beam is None else asdict(counts.beam))
@@ -105,7 +104,7 @@ def _add_exact(parameters: HMMParameters, sequences: Sequences, dtype: np.dtype,
     left = sequences.hidden
     for precision in sorted({dtype, np.dtype(np.float64)}, key=lambda d: d.itemsize):
         if len(left.which):
-            safe = _scaled(_Tables(parameters, sequences, precision), left, counts)
+            safe = _scaled(_Tables(parameters, precision), left, counts)
             left = left if not safe.any() else SortedSequences.select(sequences, left.which[~safe])
     for s in left.which.tolist():
         _add_alone(parameters, sequences, s, counts)
@@ -128,8 +127,8 @@ def _precision(dtype: DTypeLike) -> np.dtype:
 class _Tables:
     """Parameters as probabilities in one precision, laid out for the kernels."""
 
-    def __init__(self, parameters: HMMParameters, sequences: Sequences, dtype: np.dtype) -> None:
-        self.parameters, self.extra = parameters, sequences.extra_log_emission
+    def __init__(self, parameters: HMMParameters, dtype: np.dtype) -> None:
+        self.parameters = parameters
         self.dtype, self.S, self.V = dtype, parameters.n_states, parameters.n_symbols
         self.lane_count = 2 * VECTOR_BYTES // dtype.itemsize
         self.lane_width = whole_vectors(self.S, dtype)
@@ -176,12 +175,11 @@ class _Tables:
         return np.ascontiguousarray(padded.reshape(self.S, -1, self.lane_count).swapaxes(0, 1))
 
     def _emissions(self, step: int) -> tuple[Floats, Doubles]:
-        """Return the table (V + n_unknown + 1, step) of emissions, the last row zero, and its log-scales."""
-        log_emission, extra = self.parameters.log_emission, self.extra
-        n, n_unknown, lanes = self.V, 0 if extra is None else len(extra), VECTOR_BYTES // log_emission.itemsize
-        table = aligned_empty(n + n_unknown + 1, step, dtype=self.dtype)
-        log_table = np.empty(n + n_unknown)
-        table[n + n_unknown :] = 0
+        """Return the table (V + 1, step) of emissions, the last row zero, and its log-scales."""
+        log_emission, n, lanes = self.parameters.log_emission, self.V, VECTOR_BYTES // 8
+        table = aligned_empty(n + 1, step, dtype=self.dtype)
+        log_table = np.empty(n)
+        table[n] = 0
         whole = n // lanes * lanes
         at_once = max(1, 200_000 // self.S // lanes) * lanes
 
@@ -189,17 +187,12 @@ class _Tables:
             scale_symbols(start, stop, log_emission, table, log_table)
 
         threads.run(work, [(a, min(a + at_once, whole)) for a in range(0, whole, at_once)])
-        table[whole:n], log_table[whole:n] = self._rows(log_emission[:, whole:].T, step)
-        if extra is not None:
-            table[n : n + n_unknown], log_table[n:] = self._rows(np.asarray(extra, np.float64), step)
+        table[whole:n], log_table[whole:] = self._rows(log_emission[:, whole:].T, step)
         return table, log_table
 
     def observed(self, data: SortedSequences) -> Observed:
         """Return the sequences as the kernels take them; symbols are rows of the emission table."""
-        rows = data.rows
-        if self.extra is not None:
-            rows = np.where(rows < 0, self.V - 1 - rows, rows).astype(np.int32)
-        return Observed(data.offsets, rows, data.labels, data.weights.astype(self.dtype))
+        return Observed(data.offsets, data.symbols, data.labels, np.ones(len(data.which), self.dtype))
 
 
 def _scaled(tables: _Tables, data: SortedSequences, counts: Counts) -> NDArray[np.bool_]:
@@ -276,7 +269,7 @@ def _fits_lanes(lengths: NDArray[np.int64], tables: _Tables) -> bool:
 
 def _add_alone(parameters: HMMParameters, sequences: Sequences, s: int, counts: Counts) -> None:
     """Add the counts of one sequence that underflows, as a chain of its own; an impossible one adds nothing."""
-    tokens, weight = slice(*sequences.offsets[s : s + 2].tolist()), float(sequences.sequence_weights[s])
+    tokens = slice(*sequences.offsets[s : s + 2].tolist())
     unary = _log_unary(parameters, sequences, tokens)
     unary[0] += parameters.log_start
     if parameters.log_end is not None:
@@ -286,20 +279,16 @@ def _add_alone(parameters: HMMParameters, sequences: Sequences, s: int, counts: 
     counts.log_evidence[s] = log_z[0]
     assert expected.marginals is not None
     assert expected.counts is not None
-    marginals = weight * np.asarray(expected.marginals[0])
-    counts.transition += weight * expected.counts[0]
+    marginals = np.asarray(expected.marginals[0], np.float64)
+    counts.transition += expected.counts[0]
     counts.start += marginals[0]
     counts.end += marginals[-1]
-    kernels.add_emissions(sequences.rows[tokens], marginals, counts.by_symbol)
+    kernels.add_emissions(sequences.symbols[tokens], marginals, counts.by_symbol)
 
 
 def _log_unary(parameters: HMMParameters, sequences: Sequences, tokens: slice | NDArray[np.int64]) -> Doubles:
     """Return the emission scores (n, S) of some tokens; -inf for all states but the known one."""
-    rows = sequences.rows[tokens]
-    unary = parameters.log_emission.T[np.maximum(rows, 0)]
-    if (rows < 0).any():
-        assert sequences.extra_log_emission is not None
-        unary[rows < 0] = sequences.extra_log_emission[-1 - rows[rows < 0]]
+    unary = parameters.log_emission.T[sequences.symbols[tokens]]
     if sequences.labels is not None:
         labels = sequences.labels[tokens]
         unary[(labels >= 0)[:, None] & (labels[:, None] != np.arange(parameters.n_states))] = -np.inf
@@ -309,24 +298,18 @@ def _log_unary(parameters: HMMParameters, sequences: Sequences, tokens: slice | 
 def _count_labeled(parameters: HMMParameters, sequences: Sequences, counts: Counts) -> None:
     """Add plain counts of the sequences whose states are all known, and their joint log-probability."""
     p, S, V = parameters, parameters.n_states, parameters.n_symbols
-    assert sequences.labels is not None
     which = np.flatnonzero(sequences.labeled)
     own = SortedSequences.select(sequences, which)
-    y, rows = own.labels.astype(np.int64), own.rows
-    weight = np.repeat(own.weights, np.diff(own.offsets))
+    y, x = own.labels.astype(np.int64), own.symbols
     first, last = own.offsets[:-1], own.offsets[1:] - 1
     inner = np.ones(len(y), bool)
     inner[last] = False
     before = np.flatnonzero(inner)
-    known = rows >= 0
-    counts.start += np.bincount(y[first], own.weights, S)
-    counts.end += np.bincount(y[last], own.weights, S)
-    counts.transition += np.bincount(y[before] * S + y[before + 1], weight[before], S * S).reshape(S, S)
-    counts.by_symbol += np.bincount(rows[known] * np.int64(S) + y[known], weight[known], V * S).reshape(V, S)
-    score = p.log_emission[y, np.maximum(rows, 0)]
-    if not known.all():
-        assert sequences.extra_log_emission is not None
-        score[~known] = sequences.extra_log_emission[-1 - rows[~known], y[~known]]
+    counts.start += np.bincount(y[first], minlength=S)
+    counts.end += np.bincount(y[last], minlength=S)
+    counts.transition += np.bincount(y[before] * S + y[before + 1], minlength=S * S).reshape(S, S)
+    counts.by_symbol += np.bincount(x * np.int64(S) + y, minlength=V * S).reshape(V, S)
+    score = p.log_emission[y, x]
     score[before] += p.log_transition[y[before], y[before + 1]]
     score[first] += p.log_start[y[first]]
     if p.log_end is not None:
@@ -338,14 +321,13 @@ def _add_within_beams(
     parameters: HMMParameters, sequences: Sequences, dtype: np.dtype, beam: Beam, counts: Counts
 ) -> None:
     """Add the counts of the sequences with unknown states within beams."""
-    statistics: list[BeamStatistics] = []
     order, lengths = sequences.hidden.which, np.diff(sequences.offsets)  # longest first
-    # Expected transitions are summed over a batch, so all its sequences must have the same weight.
-    for weight in np.unique(sequences.sequence_weights[order]):
-        same = order[sequences.sequence_weights[order] == weight]
-        for first, last in batches(lengths[same], BATCH_SCORES // parameters.n_states):
-            statistics.append(_add_batch(parameters, sequences, same[first:last], dtype, beam, counts))
-    counts.beam = joined(statistics)
+    counts.beam = joined(
+        [
+            _add_batch(parameters, sequences, order[first:last], dtype, beam, counts)
+            for first, last in batches(lengths[order], BATCH_SCORES // parameters.n_states)
+        ]
+    )
 
 
 def _add_batch(
@@ -356,9 +338,8 @@ def _add_batch(
     beam: Beam,
     counts: Counts,
 ) -> BeamStatistics:
-    """Add the counts of some sequences with the same weight."""
+    """Add the counts of some sequences."""
     S, lengths = parameters.n_states, np.diff(sequences.offsets)[which]
-    weight = float(sequences.sequence_weights[which[0]])
     tokens, _ = chosen_tokens(sequences.offsets, which)
     unary = pad(_log_unary(parameters, sequences, tokens), lengths, dtype=dtype)
     unary[:, 0] += parameters.log_start.astype(dtype)
@@ -373,15 +354,12 @@ def _add_batch(
             f"sequence {n} has probability zero: start from parameters without zeros, or look at its known states."
         )
     assert expected.counts is not None
-    counts.transition += weight * expected.counts
+    counts.transition += expected.counts
     counts.log_evidence[which] = expected.log_z
-    masses = weight * expected.marginals.astype(np.float64)
+    masses = expected.marginals.astype(np.float64)
     position, states = np.repeat(np.arange(len(expected.kept)), expected.sizes), expected.sets.states
-    symbol = sequences.symbols[tokens[position]].astype(np.int64)
-    known = symbol >= 0
-    V = counts.by_symbol.shape[0]
-    flat = np.bincount(symbol[known] * S + states[known], masses[known], minlength=V * S)
-    counts.by_symbol += flat.reshape(V, S)
+    symbols = sequences.symbols[tokens[position]].astype(np.int64)
+    counts.by_symbol += np.bincount(symbols * S + states, masses, counts.by_symbol.size).reshape(-1, S)
     for at, total in ((expected.offsets[:-1], counts.start), (expected.offsets[1:] - 1, counts.end)):
         chosen = np.isin(position, at)
         total += np.bincount(states[chosen], masses[chosen], minlength=S)

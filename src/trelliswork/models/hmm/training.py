@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.sparse import csr_array
 
 from trelliswork.compute.limits import check_cost
 from trelliswork.compute.sharing import current
@@ -217,7 +218,7 @@ def _lexicon(words: list[str], labels: NDArray[np.int32], n_states: int) -> Lexi
     ids = np.array([distinct[word] for word in words], np.int64)
     at = labels >= 0
     counts = np.bincount(ids[at] * n_states + labels[at], minlength=len(distinct) * n_states)
-    return Lexicon.fit(list(distinct), current().sum(counts).reshape(-1, n_states))
+    return Lexicon(list(distinct), csr_array(current().sum(counts).reshape(-1, n_states)))
 
 
 def _counted_chain(
@@ -342,5 +343,5 @@ def _emissions(
         counts = np.zeros((spread.n_symbols, spread.n_states))
         for part in batches:
             counts += expected_counts(spread, part, dtype=model.dtype).by_symbol
-        suffixes = SuffixModel.fit(words, current().sum(counts)[: len(words)])
+        suffixes = SuffixModel(words, csr_array(current().sum(counts)[: len(words)]))
     return TableEmissions(listed, parameters.log_emission, suffixes)

@@ -179,26 +179,23 @@ def by_lane(start, stop, observed, tables, rows, origin, counts, log_evidence, s
 
 @kernel
 def add_emissions(symbols, marginals, by_symbol):
-    """Add each token's marginals (n_tokens, at least S) to the counts (V, S) of its symbol, unless it is unknown."""
-    (V, S), n, width, W = by_symbol.shape, symbols.size, marginals.shape[1], lanes(by_symbol)
+    """Add each token's marginals (n_tokens, at least S) to the counts (V, S) of its symbol."""
+    (_, S), n, width, W = by_symbol.shape, symbols.size, marginals.shape[1], lanes(by_symbol)
     whole, last = S // W * W, S - W
     for k in range(n):
         soon = np.int64(get(symbols, min(k + 12, n - 1)))
-        if 0 <= soon < V:
-            for j in range(0, S, 8):
-                prefetch(by_symbol, soon * S + j)
-        x = np.int64(get(symbols, k))
-        if 0 <= x < V:
-            here, row = x * S, k * width
-            if whole < W:
-                for j in range(S):
-                    put(by_symbol, here + j, get(by_symbol, here + j) + get(marginals, row + j))
-                continue
-            # The last vector may overlap the one before, so it is computed before that is stored.
-            end = add(load(by_symbol, here + last), load_as(by_symbol, marginals, row + last))
-            for j in range(0, whole, W):
-                store(by_symbol, here + j, add(load(by_symbol, here + j), load_as(by_symbol, marginals, row + j)))
-            store(by_symbol, here + last, end)
+        for j in range(0, S, 8):
+            prefetch(by_symbol, soon * S + j)
+        here, row = np.int64(get(symbols, k)) * S, k * width
+        if whole < W:
+            for j in range(S):
+                put(by_symbol, here + j, get(by_symbol, here + j) + get(marginals, row + j))
+            continue
+        # The last vector may overlap the one before, so it is computed before that is stored.
+        end = add(load(by_symbol, here + last), load_as(by_symbol, marginals, row + last))
+        for j in range(0, whole, W):
+            store(by_symbol, here + j, add(load(by_symbol, here + j), load_as(by_symbol, marginals, row + j)))
+        store(by_symbol, here + last, end)
 
 
 @kernel
