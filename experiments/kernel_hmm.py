@@ -202,7 +202,7 @@ def same_as_dense(lm: HMMLanguageModel, sentences: Words) -> float:
 
     log_start, transition, log_emission = lm.tables()
     exact = type(transition)(*(part.double() for part in transition.tensors()))
-    data = number(sentences, lm.vocabulary_)
+    data = number(sentences, lm._words)
     one, other = (
         score_sentences(log_start.double(), matrix, log_emission.double(), data)
         for matrix in (exact, lowrank.Dense(exact.dense()))

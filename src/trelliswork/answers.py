@@ -279,9 +279,8 @@ def flat_labels(model: Any, X: Any, decoding: str = "viterbi", known: Any = None
 
 def layer_labels(model: Any) -> dict[str, Sequence[str]]:
     """Return the labels of a tagger by layer; the name of a single layer is empty."""
-    if isinstance(model, LayeredTagger):
-        return {layer.name: tuple(layer.labels) for layer in model.layers_}  # type: ignore[attr-defined]
-    return {"": tuple(model.labels_)}
+    labels: Any = model.labels_
+    return labels if isinstance(labels, dict) else {"": labels}
 
 
 def layers_with_spans(model: Any) -> list[str]:

@@ -61,6 +61,11 @@ class Vocabulary:
         self.check_distinct()
 
     @cached_property
+    def names(self) -> tuple[str, ...]:
+        """The strings, in the order of their ids."""
+        return tuple(self.items)
+
+    @cached_property
     def _ids(self) -> dict[str, int]:
         return dict(zip(self.items, range(len(self.items)), strict=True))
 

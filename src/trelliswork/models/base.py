@@ -77,7 +77,7 @@ def _with_names(posterior: Callable[..., Any]) -> Callable[..., Any]:
     @wraps(posterior)
     def wrapped(self: Any, sentence: Any, *args: Any, **options: Any) -> Any:
         distribution = posterior(self, sentence, *args, **options)
-        distribution.names = Names(sentence, getattr(self, "labels_", None))
+        distribution.names = Names(sentence, getattr(self, "_labels", None))
         return distribution
 
     return wrapped

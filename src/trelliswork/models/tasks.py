@@ -39,12 +39,24 @@ class Tagger(Estimator):
 
     Attributes
     ----------
-    labels_ : Vocabulary
+    labels_ : tuple of str
         Labels that the model can assign.
     """
 
-    labels_: Vocabulary
+    _labels: Vocabulary
+    _fit_sets: ClassVar[str] = "_labels"
     _tokens: ClassVar[tuple[type, ...]] = (str,)  # types of tokens, if they are words or columns
+
+    @property
+    def labels_(self) -> Any:
+        """Labels that the model can assign."""
+        self._check_fitted()
+        return self._labels.names
+
+    @property
+    def classes_(self) -> Any:
+        """Labels that the model can assign; scikit-learn's name of ``labels_``."""
+        return self.labels_
 
     @abstractmethod
     def predict(self, X: Any, *, decoding: TagDecoding = "viterbi", known: Labels | None = None) -> list[list[str]]:
@@ -89,7 +101,7 @@ class Tagger(Estimator):
         X, decoding, known : as in ``predict``
         """
         self._check_fitted()
-        reader = SpanLabels.of(self.labels_)
+        reader = SpanLabels.of(self._labels)
         labels = self.predict(X, decoding=decoding, known=known)
         return reader.confidences(self._chains(X, known), labels)
 
@@ -112,10 +124,10 @@ class Tagger(Estimator):
 
     def _by_spans(self, X: Any, known: Labels | None) -> list[list[str]]:
         """Return the labels with the best expected F1 of spans."""
-        reader = SpanLabels.of(self.labels_)
+        reader = SpanLabels.of(self._labels)
         thresholds = {} if self.calibration_ is None else self.calibration_.span_thresholds
         decoded = list(reader.decode(self._chains(X, known), thresholds.get("", THRESHOLD)))
-        names = set(self.labels_)
+        names = set(self._labels)
         bad = [n for n, labels in enumerate(decoded) if labels is None or not names.issuperset(labels)]
         if bad:  # words that must be in a span, or labels that the model lacks: the most probable labeling
             others = self.predict(X, known=known)
@@ -124,9 +136,9 @@ class Tagger(Estimator):
         return [labels or [] for labels in decoded]
 
     def _span_thresholds(self, X: Any) -> dict[str, float]:
-        if detect_scheme(self.labels_) is None:
+        if detect_scheme(self._labels) is None:
             return {}
-        return {"": SpanLabels.of(self.labels_).threshold(self._chains(X))}
+        return {"": SpanLabels.of(self._labels).threshold(self._chains(X))}
 
     def score(self, X: Any, y: Any) -> float:
         """Return the token accuracy; tokens whose label is ``None`` do not count."""
@@ -140,6 +152,14 @@ class LayeredTagger(Tagger):
     """
 
     layers: Sequence[str]
+    layers_: tuple[Any, ...]  # of trained labels, with a name each
+    _fit_sets: ClassVar[str] = "layers_"
+
+    @property
+    def labels_(self) -> dict[str, tuple[str, ...]]:
+        """Labels that the model can assign, by layer."""
+        self._check_fitted()
+        return {layer.name: layer.labels.names for layer in self.layers_}
 
     @abstractmethod
     def predict_layers(
@@ -174,12 +194,19 @@ class LanguageModel(Estimator):
 
     Attributes
     ----------
-    vocabulary_ : Vocabulary
+    vocabulary_ : tuple of str
         Words that the model knows, ``<unk>`` among them if it has one.
     """
 
-    vocabulary_: Vocabulary
+    _words: Vocabulary
+    _fit_sets: ClassVar[str] = "_words"
     _tokens: ClassVar[tuple[type, ...]] = (str,)
+
+    @property
+    def vocabulary_(self) -> tuple[str, ...]:
+        """Words that the model knows."""
+        self._check_fitted()
+        return self._words.names
 
     @abstractmethod
     def log_prob(self, X: Any) -> NDArray[np.float64]:
@@ -227,11 +254,11 @@ class LanguageModel(Estimator):
 
     def _left_out(self, unknown: bool) -> frozenset[str | None]:
         """Return the symbols of unknown words, which lists of words leave out unless ``unknown``."""
-        return frozenset() if unknown else frozenset((UNKNOWN, self.vocabulary_.unknown_word))
+        return frozenset() if unknown else frozenset((UNKNOWN, self._words.unknown_word))
 
     def _ids_of(self, left_out: frozenset[str | None]) -> list[int]:
         """Return the ids of the symbols that the vocabulary lists."""
-        return [self.vocabulary_.id(word) for word in left_out if word is not None and word in self.vocabulary_]
+        return [self._words.id(word) for word in left_out if word is not None and word in self._words]
 
 
 class NextWord(LanguageModel):
@@ -286,7 +313,7 @@ class Incremental(NextWord):
             if not isinstance(word, str) or word == START:
                 raise DataError(f"a state is extended by a word, or by {END} at the end, got {word!r:.60}.")
         try:
-            return [end if word == END else self.vocabulary_.id(word) for word in words]
+            return [end if word == END else self._words.id(word) for word in words]
         except KeyError as error:
             raise DataError(f"{error.args[0]} Train with unknown='symbol' for words outside the vocabulary.") from None
 

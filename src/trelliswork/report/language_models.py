@@ -6,6 +6,7 @@ from itertools import pairwise
 from typing import Any
 
 from trelliswork.answers import Want, ask
+from trelliswork.data.vocabulary import UNKNOWN
 from trelliswork.models.tasks import NextWord
 from trelliswork.report.page import Html, Section, percent, shortened, side_by_side
 from trelliswork.report.samples import READABLE, SEARCHED, Sample
@@ -69,14 +70,14 @@ def _known_sentence(model: Any, sample: Sample) -> list[str]:
     low, high = READABLE
     known = set(model.vocabulary_)
     sentences = [(sum(word not in known for word in s), s) for s in sample.first(SEARCHED).words() if s]
-    if model.vocabulary_.unknown_word is None:
+    if UNKNOWN not in known:
         sentences = [(n, s) for n, s in sentences if not n]
     best = min(sentences, key=lambda row: (not low <= len(row[1]) <= high, row[0], -len(row[1])), default=(0, []))
     return best[1][:30]
 
 
 def _word_by_word(model: NextWord, words: list[str]) -> Html:
-    unknown = model.vocabulary_.unknown_word or ""
+    unknown = UNKNOWN if UNKNOWN in model.vocabulary_ else ""
     rows = []
     for t, word in enumerate(words):
         (answer,) = ask(model, [words[:t]], Want(n=len(model.vocabulary_) + 1, unknown=True), "next")

@@ -34,7 +34,7 @@ def learned_sections(model: Any) -> list[Section]:
         counts = [(f"{n}-grams", float(count)) for n, count in enumerate(model.n_ngrams(), start=1)]
         sections.append(("N-grams", "Number of different n-grams in the text.", [bars(counts, digits=0)]))
     if embeddings(model) is not None:
-        words = model.vocabulary_.items[1:]  # most frequent first; the very first are mostly function words
+        words = model.vocabulary_[1:]  # most frequent first; the very first are mostly function words
         chosen = [w for w in [*words[100:2000], *words[:100]] if w.isalpha() and len(w) > 3][:NEIGHBORS]
         lists = {word: neighbors(model, word, 6) for word in chosen}
         note = "Words whose vectors have the largest cosines with that of a word."
@@ -55,7 +55,7 @@ def neighbors(model: Any, word: str, n: int) -> list[tuple[str, float]]:
     from trelliswork.models.mrf.queries import nearest  # imports torch
 
     words = model.vocabulary_
-    return [(words[i], cosine) for i, cosine in nearest(embeddings(model), words.id(word), n)]
+    return [(words[i], cosine) for i, cosine in nearest(embeddings(model), words.index(word), n)]
 
 
 def _weights(model: Any) -> Section:

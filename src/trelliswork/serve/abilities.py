@@ -166,7 +166,7 @@ def _neighbors(model: Any, sentences: Sequence[Any], options: Options) -> Answer
     answers: Answers = []
     vocabulary = model.vocabulary_
     for n, words in enumerate(sentences):
-        known = len(words) == 1 and words[0] in vocabulary and vocabulary.id(words[0]) > 0
+        known = len(words) == 1 and words[0] in vocabulary[1:]
         if embeddings(model) is None or not known:
             expected = f"one of the {len(vocabulary) - 1:,} words of the model, if it has vectors"
             raise RequestError(f"sentence {n}", expected, " ".join(map(str, words)))

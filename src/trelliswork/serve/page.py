@@ -117,7 +117,7 @@ def _about(model: Any) -> list[list[str]]:
 
 def _frequent_word(model: Any) -> str:
     """Return a first word to look up: a frequent one of some length."""
-    items = model.vocabulary_.items[1:400]
+    items = model.vocabulary_[1:400]
     return next((word for word in items if len(word) > 3 and word.isalpha()), items[0] if items else "")
 
 

@@ -18,7 +18,7 @@ texts = st.lists(st.lists(st.sampled_from("abcd"), min_size=1, max_size=6), min_
 def test_hand_computed_probabilities():
     """Two sentences, a b and a c; the discounts of order 1 are 0.6 and 1, of order 2 two thirds and 1."""
     model = KneserNey(2, unknown="error").fit([["a", "b"], ["a", "c"]])
-    ids = model.vocabulary_.id
+    ids = model._words.id
     assert_allclose(model.next_distribution([])[ids("a")], 1 / 2 + 1 / 2 * 0.22, rtol=1e-12)
     after_a = model.next_distribution(["a"])
     assert_allclose(after_a[ids("b")], 1 / 6 + 2 / 3 * 0.22, rtol=1e-12)

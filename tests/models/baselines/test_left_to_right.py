@@ -26,7 +26,7 @@ def model(request):
 def test_next_words_and_log_evidence_agree(model):
     sentence = ["c", "a", "b"]
     steps = [model.next_distribution(sentence[:i]) for i in range(4)]
-    ids = [*model.vocabulary_.ids(sentence), 0]
+    ids = [*model._words.ids(sentence), 0]
     log_p = sum(np.log(p[i]) for p, i in zip(steps, ids, strict=True))
     assert_allclose(model.log_prob([sentence, []]), [log_p, np.log(steps[0][0])], rtol=1e-5)
     ranked = model.predict_next(["a"], 10)
@@ -51,9 +51,7 @@ def test_states_are_values_and_their_scores_sum_to_those_of_sentences(model):
     assert after == [state for _, state in one_by_one]
     for t, state in enumerate(states[:6]):
         p = model.next_distribution(words[:t])
-        assert_allclose(
-            np.exp(model.extend_many([state] * 4, ["</s>", *"abc"])[0]), p[[0, *model.vocabulary_.ids("abc")]]
-        )
+        assert_allclose(np.exp(model.extend_many([state] * 4, ["</s>", *"abc"])[0]), p[[0, *model._words.ids("abc")]])
     assert len(set(states)) <= 4**2 + 2  # beams may merge hypotheses
     assert model.extend_many([], [])[1] == []
 
@@ -115,10 +113,10 @@ def test_samples_have_the_frequencies_of_enumeration(model):
 def test_unknown_words_have_a_probability_by_default(model):
     text = [["a", word] for word in "bcdefghi"] * 1 + [["a", "a"]]
     model.fit(text)
-    assert model.vocabulary_.items == ["<s>", "a", "b", "d", "f", "h", "<unk>"]  # half of the words seen once
+    assert model.vocabulary_ == ("<s>", "a", "b", "d", "f", "h", "<unk>")  # half of the words seen once
     p = model.next_distribution(["a"])
     assert_allclose(p.sum(), 1, rtol=1e-6)
-    assert p[model.vocabulary_.id("zebra")] > 2 * p[model.vocabulary_.id("b")]
+    assert p[model._words.id("zebra")] > 2 * p[model._words.id("b")]
     assert np.isfinite(model.perplexity([["a", "zebra"], ["a", "c"]]))
     assert_allclose(model.score([["a", "zebra"]]), model.score([["a", "<unk>"]]))
     words = [word for sentence in model.sample(300, seed=1) for word in sentence]

@@ -38,7 +38,7 @@ def check(model):
             assert model.log_prob(Lines([text])) == log_p
         assert model.log_prob([sentence]) == model.log_prob(Lines([line])) == log_p
     for sentence in NEW[:15]:
-        ids = [*model.vocabulary_.ids(sentence), 0]
+        ids = [*model._words.ids(sentence), 0]
         p = [model.next_distribution(sentence[:t])[i] for t, i in enumerate(ids)]
         assert_allclose(model.token_log_probs(sentence), np.log(p), rtol=1e-12)
 
@@ -58,7 +58,7 @@ def test_all_ways_agree_with_an_arpa_file_and_wide_words(tmp_path, monkeypatch, 
 def test_long_texts_are_scored_in_blocks(model):
     whole = [word for sentence in sentences(900, seed=3) for word in sentence]
     assert len(whole) > 3000
-    ids = [*model.vocabulary_.ids(whole[:1500]), 0]
+    ids = [*model._words.ids(whole[:1500]), 0]
     p = [model.next_distribution(whole[t - 3 : t])[ids[t]] for t in (1022, 1023, 1024, 1025)]
     assert_allclose(model.token_log_probs(whole)[1022:1026], np.log(p), rtol=1e-12)
     assert model.log_prob([whole])[0] == model.log_prob([[], whole])[1]

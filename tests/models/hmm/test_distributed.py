@@ -50,11 +50,11 @@ def share(group, n, uneven):
 
 def facts(hmm):
     """Return what a model has learned, as plain data."""
-    words = IDS if hmm.vocabulary_.items[0] == "0" else [*WORDS, *NEW]
+    words = IDS if hmm.vocabulary_[0] == "0" else [*WORDS, *NEW]
     report = hmm.report_
     plain = {
-        "labels": hmm.labels_.items,
-        "words": hmm.vocabulary_.items,
+        "labels": hmm.labels_,
+        "words": hmm.vocabulary_,
         "predicted": hmm.predict(words),
         "n_iter": report.n_iter,
         "reason": report.reason,

@@ -24,7 +24,7 @@ def test_likelihoods_equal_enumeration(order, form, bound, monkeypatch):
     assert np.exp(log_tau).sum() < 1
     expected = []
     for s in TEXT[:7]:
-        ids = tuple(model.vocabulary_.ids(s))
+        ids = tuple(model._words.ids(s))
         log_z = fields.sentence_log_z(*field, len(ids))
         expected.append(fields.sentence_score(*field, ids) - log_z + log_tau[len(ids)])
     bounds = model.log_likelihood_bounds(TEXT[:7])
@@ -50,7 +50,7 @@ def test_fill_equals_enumeration():
     for sentence in ("a ___ c a", "___ b", "___", "a b c ___"):
         words = sentence.split()
         scores = {
-            w: fields.sentence_score(*field, tuple(model.vocabulary_.ids([w if v == "___" else v for v in words])))
+            w: fields.sentence_score(*field, tuple(model._words.ids([w if v == "___" else v for v in words])))
             for w in "abc"
         }
         total = fields.log_sum(list(scores.values()))

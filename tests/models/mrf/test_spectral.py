@@ -46,7 +46,7 @@ def test_it_is_a_normalized_language_model(model):
     field, log_tau = learned(model), model.field_.log_tau(6)
     expected = []
     for s in TEXT[:7]:
-        ids = tuple(model.vocabulary_.ids(s))
+        ids = tuple(model._words.ids(s))
         score = fields.sentence_score(*field, ids) - fields.sentence_log_z(*field, len(ids))
         expected.append(score + log_tau[len(ids)])
     assert_allclose(model.log_prob(TEXT[:7]), expected, rtol=1e-6)

@@ -29,13 +29,13 @@ def test_queries_without_a_unary_equal_enumeration(order, form, bound, monkeypat
     some = TEXT[:7]
     expected = []
     for s in some:
-        ids = tuple(model.vocabulary_.ids(s))
+        ids = tuple(model._words.ids(s))
         log_z = fields.sentence_log_z(log_unary, tables, len(ids))
         expected.append(fields.sentence_score(log_unary, tables, ids) - log_z + log_tau[len(ids)])
     assert_allclose(model.log_prob(some), expected, rtol=1e-6)
     words = ["a", "___", "c", "a"]
     scores = [
-        fields.sentence_score(log_unary, tables, tuple(model.vocabulary_.ids([w if v == "___" else v for v in words])))
+        fields.sentence_score(log_unary, tables, tuple(model._words.ids([w if v == "___" else v for v in words])))
         for w in "abc"
     ]
     filled = dict(model.fill(words)[0])

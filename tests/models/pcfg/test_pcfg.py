@@ -134,7 +134,7 @@ def test_samples_follow_the_grammar():
 @pytest.mark.parametrize("name", ["dense", "low rank"])
 def test_blanks_are_filled_by_bayes_rule(models, name):
     model, sentence = models[name], [WORDS[0][0], None, *WORDS[0][2:5]]
-    words = [word for word in model.vocabulary_.items if word != "<unk>"]
+    words = [word for word in model.vocabulary_ if word != "<unk>"]
     evidence = np.exp(model.log_prob([[w if x is None else x for x in sentence] for w in words]))
     (filled,) = model.fill(sentence, len(model.vocabulary_), unknown=True)
     p = dict(filled)

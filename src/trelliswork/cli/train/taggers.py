@@ -257,7 +257,7 @@ def factorial_crf(
     return {
         "sentences": n_sentences,
         "tokens": n_tokens,
-        "labels": {layer.name: len(layer.labels) for layer in model.layers_},
+        "labels": {name: len(labels) for name, labels in model.labels_.items()},
         "features": len(model.weights_),
         "active": int((model.weights_ != 0).sum()),
     }

@@ -102,7 +102,7 @@ def check_tokens(grammar: "PCFG", sentences: list[list[str]], source: str, part:
     known = grammar.known_words()
     first = part is None or not part.notes.get("sentences")
     if first and reading_of(grammar)["tags"] and 2 * sum(token in known for token in tokens) < len(tokens):
-        some, new = " ".join(grammar.vocabulary_.items[:3]), next(token for token in tokens if token not in known)
+        some, new = " ".join(grammar.vocabulary_[:3]), next(token for token in tokens if token not in known)
         raise DataError(
             f"{source}: this grammar was trained on tags (train pcfg --tags), such as {some}, and does not "
             f"know most of the tokens here, such as {shorten(new)}. Give it tags: trees, CoNLL-U with XPOS, or text of "

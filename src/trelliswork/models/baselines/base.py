@@ -27,12 +27,11 @@ class LeftToRight(Incremental):
 
     Attributes
     ----------
-    vocabulary_ : Vocabulary
+    vocabulary_ : tuple of str
         Id 0 is ``<s>``: as a context the start of a sentence, as an event its end.
     """
 
-    _fit_sets = "vocabulary_"
-    vocabulary_: Vocabulary
+    _words: Vocabulary
 
     @property
     def reach(self) -> int:
@@ -68,11 +67,11 @@ class LeftToRight(Incremental):
 
     def unknown_words(self, X: Source) -> tuple[int, float]:
         """Return the number of unknown words, and their part of the log evidence; (0, 0.0) without an unknown word."""
-        text, name = self._ids(X), self.vocabulary_.unknown_word
+        text, name = self._ids(X), self._words.unknown_word
         if name is None or not len(text):
             return 0, 0.0
         edged = text.with_edges(start=0, end=0)
-        unknown = edged.ids == self.vocabulary_.id(name)
+        unknown = edged.ids == self._words.id(name)
         return int(unknown.sum()), float(self._log_p(edged.ids, edged.offsets)[unknown].sum())
 
     def predict_next(self, words: Sequence[str], n: int = 10, *, unknown: bool = False) -> Ranked:
@@ -105,7 +104,7 @@ class LeftToRight(Incremental):
         rows = [(*state, word) for state, word in zip(states, ids, strict=True)]
         offsets = np.cumsum([0, *map(len, rows)])
         flat = np.array([word for row in rows for word in row])
-        if flat.dtype.kind != "i" or flat.min() < 0 or flat.max() >= len(self.vocabulary_):
+        if flat.dtype.kind != "i" or flat.min() < 0 or flat.max() >= len(self._words):
             raise ValueRangeError("states must be results of start, extend or extend_many of this model.")
         last = max(self.reach, 1)
         return self._log_p(flat, offsets)[offsets[1:] - 1], [row[-last:] if row[-1] else (0,) for row in rows]
@@ -124,7 +123,7 @@ class LeftToRight(Incremental):
                 if word == 0:
                     break
                 ids.append(min(word, len(p) - 1))
-            sentences.append(self.vocabulary_.strings(ids[1:]))
+            sentences.append(self._words.strings(ids[1:]))
         return sentences
 
     def fill(self, sentence: str | Sequence[str | None], n: int = 10, *, unknown: bool = False) -> list[Ranked]:
@@ -138,7 +137,7 @@ class LeftToRight(Incremental):
         check_count("n", n)
         words = blanks(sentence)
         where = [t for t, word in enumerate(words) if word is None]
-        ids = self._ids([[self.vocabulary_[1] if word is None else word for word in words]]).ids  # any word for blanks
+        ids = self._ids([[self._words[1] if word is None else word for word in words]]).ids  # any word for blanks
         left_out = self._left_out(unknown)
         distributions = fill_blanks(ids, where, self._blank, self._ids_of(left_out))
         ranked = (best_words(self._names(), p, n, left_out) for p in distributions)
@@ -153,7 +152,7 @@ class LeftToRight(Incremental):
 
     def _blank(self, ids: Tokens, t: int) -> NDArray[np.float64]:
         """Return p(word at t | other words) (C,): the sentences with each word are scored and normalized."""
-        C = len(self.vocabulary_)
+        C = len(self._words)
         first, last = max(0, t - self.reach), min(len(ids), t + self.reach + 1)
         window = ids[first:last]
         log_p = np.empty(C)
@@ -162,13 +161,13 @@ class LeftToRight(Incremental):
             rows = np.tile(window, (min(size, C - a), 1))
             rows[:, t - first] = np.arange(a, a + len(rows))
             offsets = np.arange(len(rows) + 1) * len(window)
-            log_p[a : a + size] = self._log_evidence(TextIds(self.vocabulary_, rows.reshape(-1), offsets))
+            log_p[a : a + size] = self._log_evidence(TextIds(self._words, rows.reshape(-1), offsets))
         log_p[0] = -np.inf  # the sentence edge is not a word
         p = np.exp(log_p - log_p.max())
         return p / p.sum()
 
     def _names(self) -> list[str]:
-        return [END, *self.vocabulary_.items[1:]]
+        return [END, *self._words.items[1:]]
 
     def _log_evidence(self, text: TextIds) -> NDArray[np.float64]:
         if not len(text):
@@ -194,7 +193,7 @@ class LeftToRight(Incremental):
     def _ids(self, X: Source) -> TextIds:
         """Return sentences as ids, empty sentences included."""
         self._check_fitted()
-        return read_ids(X, vocabulary=self.vocabulary_, edges=True, keep_empty=True)
+        return read_ids(X, vocabulary=self._words, edges=True, keep_empty=True)
 
 
 def read_training(

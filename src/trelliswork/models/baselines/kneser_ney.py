@@ -59,7 +59,7 @@ class KneserNey(LeftToRight):
 
     Attributes
     ----------
-    vocabulary_ : Vocabulary
+    vocabulary_ : tuple of str
         Id 0, ``<s>``, is the start of a sentence as a context and its end as an event.
 
     Notes
@@ -126,7 +126,7 @@ class KneserNey(LeftToRight):
         return self
 
     def _set(self, tables: CompactTables, vocabulary: Vocabulary) -> None:
-        self._tables, self.vocabulary_, self._scorer = tables, vocabulary, SentenceScorer(tables, vocabulary)
+        self._tables, self._words, self._scorer = tables, vocabulary, SentenceScorer(tables, vocabulary)
 
     @property
     def reach(self) -> int:
@@ -174,14 +174,14 @@ class KneserNey(LeftToRight):
         return self
 
     def _description(self) -> Description:
-        facts = {"order": self.order, "words": len(self.vocabulary_) - 1, "ngrams": self.n_ngrams()}
+        facts = {"order": self.order, "words": len(self._words) - 1, "ngrams": self.n_ngrams()}
         smoothing = "Kneser-Ney" if self._tables.interpolated else "Back-off"
         return Description(f"{smoothing} language model of order {self.order}", facts)
 
     def orders(self) -> list[ListedOrder]:
         """Return the interpolated probability of every n-gram, and the weight of the order below after it."""
         self._check_fitted()
-        C, orders = len(self.vocabulary_), []
+        C, orders = len(self._words), []
         p, below = np.empty(0), np.empty(0)
         table = ends = np.empty(0, np.int64)  # index of each n-gram of the order before, without its first word
         for m, (keys, share, rest) in enumerate(self._tables.plain_orders(), start=1):
@@ -208,8 +208,8 @@ class KneserNey(LeftToRight):
     def _state(self) -> tuple[dict[str, Any], Arrays]:
         plain = {
             "parameters": self.get_params(),
-            "words": self.vocabulary_.items,
-            "unknown": self.vocabulary_.unknown_word,
+            "words": self._words.items,
+            "unknown": self._words.unknown_word,
         }
         tables, arrays = self._tables.state()
         return plain | {"tables": tables}, arrays

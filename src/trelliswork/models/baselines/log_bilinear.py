@@ -47,7 +47,7 @@ class LogBilinear(LeftToRight):
 
     Attributes
     ----------
-    vocabulary_ : Vocabulary
+    vocabulary_ : tuple of str
         Id 0, ``<s>``, is the start of a sentence as a context and its end as an event.
     embeddings_ : ndarray (C, D)
         Vectors of words as targets.
@@ -126,7 +126,7 @@ class LogBilinear(LeftToRight):
         watch = watch_for(self, development, checkpoint, lambda: fingerprint(mark, *all_data), callback, max_minutes)
         names = ("learning_rate", "l2", "batch_size", "max_iter", "seed")
         report = train(parameters, data, watch, **{name: getattr(self, name) for name in names})
-        self.vocabulary_, self._parameters_, self.report_ = vocabulary, parameters, report
+        self._words, self._parameters_, self.report_ = vocabulary, parameters, report
         return self
 
     @property
@@ -135,7 +135,7 @@ class LogBilinear(LeftToRight):
         return self.context_size
 
     def _description(self) -> Description:
-        facts = {"words": len(self.vocabulary_) - 1, "context_size": self.context_size, "rank": self.rank}
+        facts = {"words": len(self._words) - 1, "context_size": self.context_size, "rank": self.rank}
         return Description("Log-bilinear language model", facts)
 
     @property
@@ -163,8 +163,8 @@ class LogBilinear(LeftToRight):
     def _state(self) -> tuple[dict[str, Any], Arrays]:
         plain = {
             "parameters": self.get_params(),
-            "words": self.vocabulary_.items,
-            "unknown": self.vocabulary_.unknown_word,
+            "words": self._words.items,
+            "unknown": self._words.unknown_word,
             "report": self.report_.to_dict(),
         }
         names = ("context", "mixing", "target", "bias")
@@ -183,5 +183,5 @@ class LogBilinear(LeftToRight):
                 raise DataError(f"{name} must have shape {shape}, got {arrays[name].shape}: the file is damaged.")
             check_finite(name, arrays[name])
         self._parameters_ = LBLParameters(**{name: torch.from_numpy(arrays[name]) for name in shapes})
-        self.vocabulary_, self.report_ = vocabulary, FitReport.from_dict(plain["report"])
+        self._words, self.report_ = vocabulary, FitReport.from_dict(plain["report"])
         return self

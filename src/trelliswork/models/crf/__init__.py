@@ -69,7 +69,7 @@ class CRF(Tagger):
 
     Attributes
     ----------
-    labels_ : Vocabulary
+    labels_ : tuple of str
         Labels that occur in training.
     weights_ : ndarray (n_features,)
         Learned weights.
@@ -245,7 +245,7 @@ class CRF(Tagger):
             first = transfer(start._learned(), Learned(features, labels, problem.layout, structure=problem.structure))
         weights, report = learn(problem, settings, first, watch)
         # Set together at the end: a fit that fails leaves the learned attributes unchanged.
-        self.features_, self.labels_, self.scheme_, self._layout = features, labels, scheme, problem.layout
+        self.features_, self._labels, self.scheme_, self._layout = features, labels, scheme, problem.layout
         self.weights_, self.report_, self._online, self._structure = weights, report, None, problem.structure
         self.calibration_ = None
         return self
@@ -276,7 +276,7 @@ class CRF(Tagger):
                 Vocabulary(labels),
             )
         else:
-            features, names = self.features_, self.labels_
+            features, names = self.features_, self._labels
         if labels is not None and list(labels) != list(names):
             raise ValueRangeError("labels= must be the same in every call of partial_fit.")
         attributes = features.transform(X)
@@ -288,7 +288,7 @@ class CRF(Tagger):
         scheme = detect_scheme(names) if self.scheme == "auto" else model_scheme(self.scheme)
         problem = self._prepare(attributes, y, names, scheme, None, layout)
         self.weights_, self.report_, self._online = one_pass(problem, settings, self._online)
-        self.features_, self.labels_, self.scheme_, self._layout = features, names, scheme, layout
+        self.features_, self._labels, self.scheme_, self._layout = features, names, scheme, layout
         self.calibration_ = None
         return self
 
@@ -312,7 +312,7 @@ class CRF(Tagger):
             return self._by_spans(X, known)
         predicted: list[list[str]] = []
         for labels, lengths in self._predicted(X, decoding, known):
-            predicted += label_strings(labels, lengths, self.labels_)
+            predicted += label_strings(labels, lengths, self._labels)
         return predicted
 
     def predict_flat(
@@ -323,7 +323,7 @@ class CRF(Tagger):
             return super().predict_flat(X, decoding=decoding, known=known)
         self._check_fitted()
         ids = [unpad(labels, lengths) for labels, lengths in self._predicted(X, decoding, known)]
-        return Column(self.labels_.items, np.concatenate([np.empty(0, np.int64), *ids]))
+        return Column(self._labels.items, np.concatenate([np.empty(0, np.int64), *ids]))
 
     def _predicted(
         self, X: Sentences, decoding: str, known: Labels | None
@@ -338,7 +338,7 @@ class CRF(Tagger):
     def predict_marginals(self, X: Sentences, *, known: Labels | None = None) -> list[list[dict[str, float]]]:
         """Return p(label | sentence, known labels) for each token, as a dict by label."""
         self._check_fitted()
-        names = list(self.labels_)
+        names = list(self._labels)
         result = []
         for potentials in self._potentials(X, known):
             probabilities = marginals(potentials, self._beam())
@@ -353,7 +353,7 @@ class CRF(Tagger):
             labels, log_p = best_labelings(potentials, k)
             for b, n in enumerate(potentials.lengths.tolist()):
                 possible = np.isfinite(log_p[b])
-                strings = label_strings(labels[b][possible], np.full(int(possible.sum()), n), self.labels_)
+                strings = label_strings(labels[b][possible], np.full(int(possible.sum()), n), self._labels)
                 ranked.append(list(zip(strings, np.exp(log_p[b][possible]).tolist(), strict=True)))
         return ranked
 
@@ -376,14 +376,14 @@ class CRF(Tagger):
         chain, beam = LinearChain(unary, between), self._beam()
         chain = chain if beam is None else chain.within(beam)
         if isinstance(scores, SparseChain):
-            return NgramChain(chain, scores.transitions.emits, len(self.labels_))
+            return NgramChain(chain, scores.transitions.emits, len(self._labels))
         return chain
 
     def freeze(self) -> Self:
         """Lay out the weights once instead of in each call; they cannot be changed in place from then on."""
         self._check_fitted()
         self.weights_.flags.writeable = False
-        allowed = allowed_by(self.labels_, self.scheme_)
+        allowed = allowed_by(self._labels, self.scheme_)
         weights = laid_out(self._divided(self.weights_), self._layout, allowed, self._structure)
         self._frozen = self.weights_, self._temperature, weights
         return self
@@ -412,9 +412,9 @@ class CRF(Tagger):
     def describe(self, n: int = 20, label: str | None = None) -> Description:
         """Return the largest weights, and how training ended."""
         learned = self._learned()
-        check_label(label, self.labels_)
+        check_label(label, self._labels)
         facts = {
-            "labels": list(self.labels_),
+            "labels": list(self._labels),
             "scheme": self.scheme_,
             "features": len(self.weights_),
             "active": int((self.weights_ != 0).sum()),
@@ -426,7 +426,7 @@ class CRF(Tagger):
         if self._layout.n_edge_attributes:
             columns = ("attribute", "from", "to", "weight")
             tables.append(Table("top_edge_features", "Edge features", columns, learned.top_edge_features(n)))
-        return Description(f"CRF with {len(self.labels_)} labels", facts, tables)
+        return Description(f"CRF with {len(self._labels)} labels", facts, tables)
 
     def _settings(self) -> Settings:
         """Return the checked training settings."""
@@ -456,20 +456,20 @@ class CRF(Tagger):
     def from_learned(cls, learned: Learned, reason: str) -> Self:
         """Return a fitted CRF with given weights, as of another tool; all pairs of labels are allowed."""
         self = cls(None, scheme=None)
-        self.features_, self.labels_, self._layout = learned.features, learned.labels, learned.layout
+        self.features_, self._labels, self._layout = learned.features, learned.labels, learned.layout
         self.weights_, self._structure, self.scheme_ = learned.weights, learned.structure, None
         self.features, self.report_ = learned.features.features, FitReport(True, reason, float("nan"))
         return self
 
     def _learned(self) -> Learned:
         self._check_fitted()
-        return Learned(self.features_, self.labels_, self._layout, self.weights_, self._structure)
+        return Learned(self.features_, self._labels, self._layout, self.weights_, self._structure)
 
     def _beam(self) -> Beam | None:
         """Return the beam for tagging."""
         if self._structure is not None:
             return chosen_beam(self.beam, self._structure.transitions.n_states, shared=False)
-        return chosen_beam(self.beam, len(self.labels_), shared=self._layout.n_edge_attributes == 0)
+        return chosen_beam(self.beam, len(self._labels), shared=self._layout.n_edge_attributes == 0)
 
     def _plain_parameters(self) -> dict[str, Any]:
         """Return the parameters for JSON, without the features."""
@@ -486,9 +486,9 @@ class CRF(Tagger):
             weights: Any = self._frozen[2]
             allowed = None  # it is part of the weights
         else:
-            weights, allowed = self._divided(self.weights_), allowed_by(self.labels_, self.scheme_)
+            weights, allowed = self._divided(self.weights_), allowed_by(self._labels, self.scheme_)
         scorer = Scorer(attributes, self._layout, allowed, self._structure)
-        return scorer.potentials(weights, None if known is None else ruled_out(known, scorer.lengths, self.labels_))
+        return scorer.potentials(weights, None if known is None else ruled_out(known, scorer.lengths, self._labels))
 
     def _chains(self, X: Sentences, known: Labels | None = None) -> Chains:
         for scores in self._potentials(X, known):
@@ -499,7 +499,7 @@ class CRF(Tagger):
 
     def _calibrate_temperature(self, X: Sentences, y: Labels) -> dict[str, float]:
         """Return the temperature with the highest likelihood of labels, the model being at temperature 1."""
-        free, given = (list(self._potentials(X, known)) for known in (None, observed(y, self.labels_)))
+        free, given = (list(self._potentials(X, known)) for known in (None, observed(y, self._labels)))
         return {"all": temperature_of_sequences(*(partial(log_partitions, some) for some in (free, given)))}
 
     def _state(self) -> tuple[dict[str, Any], Arrays]:
@@ -511,7 +511,7 @@ class CRF(Tagger):
     def _from_state(cls, plain: dict[str, Any], arrays: Arrays) -> Self:
         self = cls(None, **plain["parameters"])
         learned = Learned.from_state(plain, arrays)
-        self.features_, self.labels_, self._layout = learned.features, learned.labels, learned.layout
+        self.features_, self._labels, self._layout = learned.features, learned.labels, learned.layout
         self.weights_, self._structure = learned.weights, learned.structure
         self.features, self.scheme_ = self.features_.features, plain["scheme"]
         for name in KNOWLEDGE:

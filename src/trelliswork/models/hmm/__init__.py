@@ -66,9 +66,9 @@ class HMM(ChainTagger, NextWord):
 
     Attributes
     ----------
-    labels_ : Vocabulary
+    labels_ : tuple of str
         Names of the states: known ones, and ``#0``, ``#1``, ... for others.
-    vocabulary_ : Vocabulary
+    vocabulary_ : tuple of str
         Words of the model, ``<unk>`` among them if it has that symbol; integers as strings.
     induced_ : bool
         True if no state was known.
@@ -86,7 +86,6 @@ class HMM(ChainTagger, NextWord):
     family: ClassVar[str] = "hmm"
     _tokens: ClassVar[tuple[type, ...]] = SYMBOLS
     _title: ClassVar[str] = "Hidden Markov model"
-    _fit_sets: ClassVar[str] = "labels_"
     induced_: bool = later()
     _any_chain: Any = later()  # with the beam that was set when it was last used
     _emissions: Emissions = later()
@@ -271,7 +270,7 @@ class HMM(ChainTagger, NextWord):
         self._check_fitted()
         check_count("n", n)
         read_sentences([words] if len(words) else [])
-        rows = np.empty((0, len(self.labels_)))
+        rows = np.empty((0, len(self._labels)))
         if len(words):
             rows = self._emissions.rows(words, np.array([0, len(words)]))
         states, end = self._chain.following(rows)
@@ -314,14 +313,14 @@ class HMM(ChainTagger, NextWord):
         for _ in range(n):
             states = self._chain.draw(rng, max_length)
             drawn = [words[choose(rng, cumulated[state])] for state in states]
-            sentences.append((drawn, self.labels_.strings(states)))
+            sentences.append((drawn, self._labels.strings(states)))
         return sentences
 
     def top_words(self, label: str, n: int = 10) -> list[tuple[Any, float]]:
         """Return the n most probable words of a state, with p(word | state)."""
         self._check_fitted()
         check_count("n", n)
-        return self._ranked(np.exp(self._emissions.table()[self.labels_.id(label)]), n)
+        return self._ranked(np.exp(self._emissions.table()[self._labels.id(label)]), n)
 
     def transitions(self) -> NDArray[np.float64]:
         """Return p(next state | state) (S, S); the rest of a row is the end. With order 2 the mean over sentences."""
@@ -331,27 +330,27 @@ class HMM(ChainTagger, NextWord):
     def known_words(self) -> set[str]:
         """Return the words of training."""
         self._check_fitted()
-        return set(self.vocabulary_) - {UNKNOWN}
+        return set(self._words) - {UNKNOWN}
 
     def describe(self, n: int = 20, label: str | None = None) -> Description:
         """Return the most probable words and next states of each state."""
         self._check_fitted()
-        check_label(label, self.labels_)
-        follow, states = self.transitions(), list(self.labels_) if label is None else [label]
+        check_label(label, self._labels)
+        follow, states = self.transitions(), list(self._labels) if label is None else [label]
         rows: list[tuple[Any, ...]] = []
         for state in states:
-            row = follow[self.labels_.id(state)]
-            after = [[self.labels_[j], float(row[j])] for j in np.argsort(-row, kind="stable")[:5]]
+            row = follow[self._labels.id(state)]
+            after = [[self._labels[j], float(row[j])] for j in np.argsort(-row, kind="stable")[:5]]
             rows.append((state, [list(word) for word in self.top_words(state, n)], after))
         facts = {
             "order": self.order,
             "induced": self.induced_,
-            "labels": list(self.labels_),
+            "labels": list(self._labels),
             "words": len(self.known_words()),
         }
         tables = [Table("states", "Words and next states of each state", ("state", "words", "next"), rows)]
         kind = "induced" if self.induced_ else "labeled"
-        return Description(f"HMM of order {self.order} with {len(self.labels_)} {kind} states", facts, tables)
+        return Description(f"HMM of order {self.order} with {len(self._labels)} {kind} states", facts, tables)
 
     def _supervision(
         self, dev: Dev | None, checkpoint: Path | None, callback: Callback | None, max_minutes: float | None
@@ -381,16 +380,16 @@ class HMM(ChainTagger, NextWord):
         return total / n_all if n_all else model.score(X, y)  # an error
 
     def _set(self, learned: Learned) -> Self:
-        self.labels_, self._any_chain, self._emissions = learned.labels, learned.chain, learned.emissions
+        self._labels, self._any_chain, self._emissions = learned.labels, learned.chain, learned.emissions
         self.induced_, self.report_, self.calibration_ = learned.induced, learned.report, None
         words = [str(word) for word in learned.emissions.words]
-        self.vocabulary_ = Vocabulary(words, unknown=UNKNOWN if UNKNOWN in words else None)
+        self._words = Vocabulary(words, unknown=UNKNOWN if UNKNOWN in words else None)
         return self
 
     @property
     def _chain(self) -> StateChain:
         """The chain of the states with the present beam."""
-        beam = state_beam(self.beam, len(self.labels_), self._any_chain.order)
+        beam = state_beam(self.beam, len(self._labels), self._any_chain.order)
         if beam != self._any_chain.beam:
             self._any_chain = replace(self._any_chain, beam=beam)
         return self._any_chain
@@ -416,7 +415,7 @@ class HMM(ChainTagger, NextWord):
         emissions, arrays = self._emissions.state()
         plain: dict[str, Any] = {
             "parameters": self._plain_parameters(),
-            "labels": list(self.labels_),
+            "labels": list(self._labels),
             "induced": self.induced_,
             "order": self._chain.order,
             "end": self._chain.has_end,

@@ -63,7 +63,7 @@ class ChainTagger(Tagger):
                 states = self._tempered.viterbi(rows, offsets)
             else:
                 states = self._tempered.marginals(rows, offsets)[1].argmax(axis=1)
-            predicted += [self.labels_.strings(states[a:b].tolist()) for a, b in pairwise(offsets.tolist())]
+            predicted += [self._labels.strings(states[a:b].tolist()) for a, b in pairwise(offsets.tolist())]
         return predicted
 
     def predict_marginals(self, X: Any, *, known: Labels | None = None) -> list[list[dict[str, float]]]:
@@ -72,7 +72,7 @@ class ChainTagger(Tagger):
         for rows, offsets in self._rows(X, known):
             marginals = self._tempered.marginals(rows, offsets)[1]
             for a, b in pairwise(offsets.tolist()):
-                result.append([dict(zip(self.labels_, row, strict=True)) for row in marginals[a:b].tolist()])
+                result.append([dict(zip(self._labels, row, strict=True)) for row in marginals[a:b].tolist()])
         return result
 
     def predict_topk(self, X: Any, k: int, *, known: Labels | None = None) -> list[list[tuple[list[str], float]]]:
@@ -85,8 +85,8 @@ class ChainTagger(Tagger):
                 states, scores = chain.topk(potentials, k)
                 possible = np.isfinite(scores[0])
                 p = np.exp(scores[0][possible] - chain.log_partition(potentials)[0])
-                labels = (states[0][possible] % len(self.labels_)).tolist()  # the last label of an n-gram
-                ranked.append([(self.labels_.strings(path), q) for path, q in zip(labels, p.tolist(), strict=True)])
+                labels = (states[0][possible] % len(self._labels)).tolist()  # the last label of an n-gram
+                ranked.append([(self._labels.strings(path), q) for path, q in zip(labels, p.tolist(), strict=True)])
         return ranked
 
     @extras_for("posterior")
@@ -101,7 +101,7 @@ class ChainTagger(Tagger):
 
         ((rows, _),) = self._rows([sentence], None if known is None else [known])
         log_unary, log_pairwise = self._tempered.potentials(rows)
-        chain, S = LinearChain(torch.from_numpy(log_unary[None]), torch.from_numpy(log_pairwise)), len(self.labels_)
+        chain, S = LinearChain(torch.from_numpy(log_unary[None]), torch.from_numpy(log_pairwise)), len(self._labels)
         chain = chain if self._chain.beam is None else chain.within(self._chain.beam)
         return chain if log_unary.shape[1] == S else NgramChain(chain, np.arange(log_unary.shape[1]) % S, S)
 
@@ -141,14 +141,14 @@ class ChainTagger(Tagger):
             raise ShapeError("y must have as many sentences as X.")
         for rows, offsets in parts:
             last = first + len(offsets) - 1
-            out = ruled_out(y[first:last], np.diff(offsets), self.labels_)
+            out = ruled_out(y[first:last], np.diff(offsets), self._labels)
             yield np.where(out, -np.inf, rows), offsets
             first = last
 
     def _calibrate_temperature(self, X: Any, y: Any) -> dict[str, float]:
         """Return the temperature with the highest likelihood of labels, the model being at temperature 1."""
         parts = list(self._rows(X))
-        given = list(self._masked(parts, observed(y, self.labels_)))
+        given = list(self._masked(parts, observed(y, self._labels)))
 
         def log_z(some: list[tuple[Rows, Offsets]], factor: float) -> NDArray[np.float64]:
             states = self._chain.scaled(factor)
@@ -164,8 +164,8 @@ class ChainTagger(Tagger):
             raise ShapeError(f"known must have as many sentences as X, {len(sentences)}, got {len(known)}.")
         lengths = np.array([len(sentence) for sentence in sentences], np.int64)
         ends = np.concatenate([[0], np.cumsum(lengths)])
-        for first, last in chunks(ends, max(1, CHUNK_SCORES // len(self.labels_))):
-            out = None if known is None else ruled_out(known[first:last], lengths[first:last], self.labels_)
+        for first, last in chunks(ends, max(1, CHUNK_SCORES // len(self._labels))):
+            out = None if known is None else ruled_out(known[first:last], lengths[first:last], self._labels)
             offsets = ends[first : last + 1] - ends[first]
             rows = self._scores(sentences[first:last], offsets, out)
             if tempered and self._temperature != 1:

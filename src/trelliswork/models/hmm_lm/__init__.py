@@ -73,7 +73,7 @@ class HMMLanguageModel(Incremental):
 
     Attributes
     ----------
-    vocabulary_ : Vocabulary
+    vocabulary_ : tuple of str
         Words; the end of a sentence is one more event.
     network_ : StateNetwork
         Trained network.
@@ -236,7 +236,7 @@ class HMMLanguageModel(Incremental):
         if not watch.resumes():
             start_network(network, data, start, self.seed, watch)
         report = train(network, data, settings, watch, seconds=time.perf_counter() - started)
-        self.vocabulary_, self.network_, self.report_ = words, network, report
+        self._words, self.network_, self.report_ = words, network, report
         self.n_tokens_, self._tables = data.n_tokens, None
         return self
 
@@ -251,8 +251,8 @@ class HMMLanguageModel(Incremental):
         if not sentences:
             return np.empty(0)
         if is_plain(sentences):
-            return score_sentences(log_start, transition, log_emission, number(sentences, self.vocabulary_))
-        rows, data = observations(sentences, self.vocabulary_, log_emission)
+            return score_sentences(log_start, transition, log_emission, number(sentences, self._words))
+        rows, data = observations(sentences, self._words, log_emission)
         return score_sentences(log_start, transition, rows, data)
 
     def n_scored(self, X: Text) -> int:
@@ -271,7 +271,7 @@ class HMMLanguageModel(Incremental):
         1.000
         """
         self._check_fitted()
-        common = both(sentence, given, self.vocabulary_)
+        common = both(sentence, given, self._words)
         log_given = float(self.log_prob([given])[0])
         if log_given == -np.inf:
             raise ImpossibleError("the given evidence has probability zero, so nothing is conditional on it.")
@@ -286,7 +286,7 @@ class HMMLanguageModel(Incremental):
         check_count("n", n)
         rows, data = log_emission, np.empty(0, np.int64)
         if len(words):
-            rows, given = observations([words], self.vocabulary_, log_emission, end=False)
+            rows, given = observations([words], self._words, log_emission, end=False)
             data = given.words
         p = (torch.exp(log_emission) @ lowrank.following(log_start, transition, rows, data)).double().numpy()
         return self._best_words(p / p.sum(), n, unknown)  # the sum differs from one by the rounding of float32
@@ -305,16 +305,16 @@ class HMMLanguageModel(Incremental):
         are -inf.
         """
         log_start, transition, log_emission = self.tables()
-        ids, shape = self._extensions(states, words, len(self.vocabulary_)), (len(states), len(log_start))
+        ids, shape = self._extensions(states, words, len(self._words)), (len(states), len(log_start))
         if not ids:
             return np.empty(0), []
         if {np.shape(state) for state in states} != {shape[1:]}:
             raise ShapeError(f"each state must have shape (S,) with S={shape[1]}: take the states of this model.")
         given = np.array(states, log_start.numpy().dtype)
         scores, after = lowrank.step(torch.from_numpy(given), transition, log_emission[ids])
-        first = self.start() if len(self.vocabulary_) in ids else None
+        first = self.start() if len(self._words) in ids else None
         rows = zip(ids, after.numpy(), strict=True)
-        return scores, [row if first is None or i < len(self.vocabulary_) else first for i, row in rows]
+        return scores, [row if first is None or i < len(self._words) else first for i, row in rows]
 
     def fill(self, sentence: str | Sequence[Evidence], n: int = 10, *, unknown: bool = False) -> list[Ranked]:
         """Return the n most probable words for each blank (``None``, or ``___`` in a string), best first.
@@ -325,7 +325,7 @@ class HMMLanguageModel(Incremental):
         check_count("n", n)
         log_start, transition, log_emission = self.tables()
         tokens = blanks(sentence)  # type: ignore[arg-type]
-        rows, data = observations([tokens], self.vocabulary_, log_emission)
+        rows, data = observations([tokens], self._words, log_emission)
         ranked = []
         for position in (t for t, token in enumerate(tokens) if token is None):
             some, words = torch.cat([rows, torch.zeros_like(rows[:1])]), data.words.copy()
@@ -340,7 +340,7 @@ class HMMLanguageModel(Incremental):
         log_start, transition, log_emission = self.tables()
         result = []
         for sentence in read_sentences(X):
-            rows, data = observations([sentence], self.vocabulary_, log_emission)
+            rows, data = observations([sentence], self._words, log_emission)
             _, states = lowrank.marginals(log_start, transition, rows, data.words, data.offsets)
             result.append(states[:-1].astype(np.float32))
         return result
@@ -351,7 +351,7 @@ class HMMLanguageModel(Incremental):
         sentences = read_sentences(X)
         if not sentences:
             return []
-        rows, data = observations(sentences, self.vocabulary_, log_emission)
+        rows, data = observations(sentences, self._words, log_emission)
         states, _ = lowrank.viterbi(log_start, transition, rows, data.words, data.offsets)
         ends = data.offsets.tolist()
         return [[f"#{z}" for z in states[a : b - 1]] for a, b in pairwise(ends)]
@@ -360,7 +360,7 @@ class HMMLanguageModel(Incremental):
         """Return n samples of the states of a sentence, one per word, from p(states | sentence)."""
         log_start, transition, log_emission = self.tables()
         check_count("n", n)
-        rows, data = observations([sentence], self.vocabulary_, log_emission)
+        rows, data = observations([sentence], self._words, log_emission)
         drawn = lowrank.sample_states(log_start, transition, rows, data.words, n, np.random.default_rng(seed))
         return [[f"#{z}" for z in states[:-1]] for states in drawn.tolist()]
 
@@ -383,9 +383,9 @@ class HMMLanguageModel(Incremental):
             while len(words) < max_length:
                 z = lowrank.draw(odds.numpy(), rng)
                 w = lowrank.draw(log_emission[:, z].exp().numpy(), rng)
-                if w == len(self.vocabulary_):
+                if w == len(self._words):
                     break
-                words.append(self.vocabulary_[w])
+                words.append(self._words[w])
                 states.append(f"#{z}")
                 odds = transition.row(z)
             sentences.append((words, states))
@@ -441,7 +441,7 @@ class HMMLanguageModel(Incremental):
 
     def known_words(self) -> set[str]:
         """Return the words of training."""
-        return set(self.vocabulary_)
+        return set(self._words)
 
     def describe(self, n: int = 20, label: str | None = None) -> Description:
         """Return the most frequent states with their words, and the spectrum of the transition matrix."""
@@ -454,7 +454,7 @@ class HMMLanguageModel(Incremental):
         spectrum = self.transition_spectrum()
         facts = {
             "states": self.n_states_,
-            "words": len(self.vocabulary_),
+            "words": len(self._words),
             "rank": int((spectrum > 1e-5).sum()),
             "spectrum": spectrum[:n].tolist(),
             "dev_perplexity": None if self.report_.dev is None else float(np.exp(-self.report_.dev)),
@@ -487,13 +487,13 @@ class HMMLanguageModel(Incremental):
         return Start(self.initialization or default, self.em_iterations, self.em_smoothing)
 
     def _best_words(self, p: NDArray[np.float64], n: int, unknown: bool = True) -> Ranked:
-        return best_words([*self.vocabulary_, END], p, n, self._left_out(unknown))
+        return best_words([*self._words, END], p, n, self._left_out(unknown))
 
     def _state(self) -> tuple[dict[str, Any], Arrays]:
         plain: dict[str, Any] = {
             "parameters": self.get_params(),
             "shape": asdict(self.network_.shape),
-            "words": list(self.vocabulary_),
+            "words": list(self._words),
             "tokens": self.n_tokens_,
             "report": self.report_.to_dict(),
         }
@@ -507,6 +507,6 @@ class HMMLanguageModel(Incremental):
         self = cls(**plain["parameters"])
         words = restored_vocabulary(plain["words"])
         network = restored_network(plain["shape"], arrays, len(words) + 1)
-        self.vocabulary_, self.network_, self.n_tokens_ = words, network, plain["tokens"]
+        self._words, self.network_, self.n_tokens_ = words, network, plain["tokens"]
         self.report_ = FitReport.from_dict(plain["report"])
         return self

@@ -73,7 +73,7 @@ class MRFLanguageModel(LanguageModel):
 
     Attributes
     ----------
-    vocabulary_ : Vocabulary
+    vocabulary_ : tuple of str
         Id 0 is the pad ``<s>``.
     field_ : MRFField
         Scores, and the cover that bounds them.
@@ -238,7 +238,7 @@ class MRFLanguageModel(LanguageModel):
             run: Any = {"checkpoint": checkpoint, "callback": callback, "max_minutes": max_minutes}
             field, report = learn_pseudo(settings, X, moments, dev, **run)  # type: ignore[arg-type]
         # Set together at the end: a fit that fails leaves the learned attributes unchanged.
-        self.field_, self.report_, self.vocabulary_ = field, report, moments.vocabulary
+        self.field_, self.report_, self._words = field, report, moments.vocabulary
         self.n_positions_, self.n_tokens_ = moments.n_positions, moments.n_tokens + moments.n_sentences
         return self
 
@@ -292,7 +292,7 @@ class MRFLanguageModel(LanguageModel):
         an endless circle (N -> infinity), so for a few words the bounds may be slightly above the truth.
         """
         self._check_fitted()
-        moments = self._moments(X, self.vocabulary_)
+        moments = self._moments(X, self._words)
         value = self.field_.moment_bound(Frequencies.of(moments))
         return value, value * moments.n_positions / (moments.n_tokens + moments.n_sentences)
 
@@ -336,12 +336,12 @@ class MRFLanguageModel(LanguageModel):
         check_count("n", n)
         words = blanks(sentence)
         where = [t for t, word in enumerate(words) if word is None]
-        (ids,) = self._ids([[self.vocabulary_[1] if word is None else word for word in words]])  # any word for blanks
+        (ids,) = self._ids([[self._words[1] if word is None else word for word in words]])  # any word for blanks
         left_out = self._left_out(unknown)
         distributions = fill_blanks(
             ids, where, lambda ids, t: blank_words(self.field_, ids[:t], ids[t + 1 :]), self._ids_of(left_out)
         )
-        names = self.vocabulary_.items[1:]  # the pad is not a word
+        names = self._words.items[1:]  # the pad is not a word
         return [best_words(names, p[1:], n, left_out) for p in distributions]
 
     def sample(self, n: int = 1, *, seed: int = 0, max_length: int = 200, sweeps: int = 30) -> list[list[str]]:
@@ -359,7 +359,7 @@ class MRFLanguageModel(LanguageModel):
         check_count("n", n)
         check_count("max_length", max_length)
         check_count("sweeps", sweeps)
-        return [self.vocabulary_.strings(ids) for ids in random_sentences(field, n, seed, max_length, sweeps)]
+        return [self._words.strings(ids) for ids in random_sentences(field, n, seed, max_length, sweeps)]
 
     def word_vectors(self, scaling: float | None = None) -> NDArray[Any]:
         """Return one vector per word (C, D); the first is the pad's.
@@ -386,22 +386,22 @@ class MRFLanguageModel(LanguageModel):
         """Return the n words whose embeddings have the largest cosines with that of a word."""
         embeddings = self.embeddings_
         check_count("n", n)
-        if word not in self.vocabulary_ or self.vocabulary_.id(word) == 0:
-            raise ValueRangeError(f"{shorten(word)} is not one of the {len(self.vocabulary_) - 1} words of the model.")
-        return [(self.vocabulary_[i], c) for i, c in nearest(embeddings, self.vocabulary_.id(word), n)]
+        if word not in self._words or self._words.id(word) == 0:
+            raise ValueRangeError(f"{shorten(word)} is not one of the {len(self._words) - 1} words of the model.")
+        return [(self._words[i], c) for i, c in nearest(embeddings, self._words.id(word), n)]
 
     def export_word2vec(self, path: str | Path, *, scaling: float | None = None) -> None:
         """Write the ``word_vectors`` in word2vec's text format, without the pad."""
-        write_word2vec(path, self.word_vectors(scaling)[1:], self.vocabulary_.items[1:])
+        write_word2vec(path, self.word_vectors(scaling)[1:], self._words.items[1:])
 
     def describe(self, n: int = 20, label: str | None = None) -> Description:
         """Return shape and bound of the model, how training ended, and neighbors of frequent words."""
         field = self._field()
         if label is not None:
             raise ValueRangeError("a language model has no labels: leave label out.")
-        frequent = self.vocabulary_.items[1 : n + 1]
+        frequent = self._words.items[1 : n + 1]
         facts = {
-            "words": len(self.vocabulary_) - 1,
+            "words": len(self._words) - 1,
             "window": self.window,
             "form": "one table" if self.algorithm == "spectral" else self.form,
             "rank": None if self.form == "full" else self.rank,
@@ -435,7 +435,7 @@ class MRFLanguageModel(LanguageModel):
 
     def _same_words(self, vocabulary: Vocabulary) -> MRFField:
         self._check_fitted()
-        if self.vocabulary_.items != vocabulary.items:
+        if self._words.items != vocabulary.items:
             raise ValueRangeError("start has another vocabulary: count both texts with the same one.")
         return self.field_
 
@@ -449,7 +449,7 @@ class MRFLanguageModel(LanguageModel):
 
     def _ids(self, X: Source) -> list[NDArray[np.int64]]:
         self._check_fitted()
-        return read_ids(X, vocabulary=self.vocabulary_, edges=True, keep_empty=True).sentences()
+        return read_ids(X, vocabulary=self._words, edges=True, keep_empty=True).sentences()
 
     def _some_ids(self, X: Source) -> list[NDArray[np.int64]]:
         """Return the ids of at least one sentence."""
@@ -462,8 +462,8 @@ class MRFLanguageModel(LanguageModel):
         plain, arrays = self.field_.state()
         plain |= {
             "parameters": self.get_params(),
-            "words": self.vocabulary_.items,
-            "unknown": self.vocabulary_.unknown_word,
+            "words": self._words.items,
+            "unknown": self._words.unknown_word,
             "positions": self.n_positions_,
             "tokens": self.n_tokens_,
             "report": self.report_.to_dict(),
@@ -473,8 +473,8 @@ class MRFLanguageModel(LanguageModel):
     @classmethod
     def _from_state(cls, plain: dict[str, Any], arrays: Arrays) -> Self:
         self = cls(**plain["parameters"])
-        self.vocabulary_ = Vocabulary.restored(plain["words"], plain["unknown"])
-        self.field_ = MRFField.from_state(plain, arrays, len(self.vocabulary_))
+        self._words = Vocabulary.restored(plain["words"], plain["unknown"])
+        self.field_ = MRFField.from_state(plain, arrays, len(self._words))
         self.n_positions_, self.n_tokens_ = plain["positions"], plain["tokens"]
         self.report_ = FitReport.from_dict(plain["report"])
         return self

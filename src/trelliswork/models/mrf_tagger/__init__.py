@@ -49,7 +49,7 @@ class MRFTagger(ChainTagger):
 
     Attributes
     ----------
-    labels_ : Vocabulary
+    labels_ : tuple of str
         Tags.
     report_ : FitReport
         Report of the training.
@@ -74,7 +74,6 @@ class MRFTagger(ChainTagger):
 
     family: ClassVar[str] = "mrf-tagger"
     _title: ClassVar[str] = "MRF tagger"
-    _fit_sets: ClassVar[str] = "labels_"
 
     order: Annotated[int, Parameter("Largest distance of tags that have a common potential.", minimum=1, maximum=3)] = 1
     _: KW_ONLY
@@ -147,27 +146,27 @@ class MRFTagger(ChainTagger):
         self._check_fitted()
         check_count("n", n)
         weights = self._weights[0][:, :-1]
-        columns = range(len(self.labels_)) if label is None else [self.labels_.id(label)]
+        columns = range(len(self._labels)) if label is None else [self._labels.id(label)]
         some = weights[:, list(columns)]
         names = self._features.own_names()
         named = np.array([name != "bias" for name in names])
         best = np.argsort(-np.abs(some * named[:, None]), axis=None, kind="stable")[:n]
         places = [divmod(int(k), some.shape[1]) for k in best]
-        return [(names[f], self.labels_[columns[t]], float(some[f, t])) for f, t in places]
+        return [(names[f], self._labels[columns[t]], float(some[f, t])) for f, t in places]
 
     def top_transitions(self, n: int = 20) -> list[tuple[str, str, float]]:
         """Return the n pairs of neighboring tags with the highest scores: tag, next tag, score."""
         self._check_fitted()
         table = self._phi[0, :-1, :-1]
         best = [divmod(int(k), len(table)) for k in np.argsort(-table, axis=None, kind="stable")[:n]]
-        return [(self.labels_[a], self.labels_[b], float(table[a, b])) for a, b in best]
+        return [(self._labels[a], self._labels[b], float(table[a, b])) for a, b in best]
 
     def describe(self, n: int = 20, label: str | None = None) -> Description:
         """Return the largest weights, and the bound."""
         self._check_fitted()
-        check_label(label, self.labels_)
+        check_label(label, self._labels)
         facts = {
-            "labels": list(self.labels_),
+            "labels": list(self._labels),
             "words": len(self.known_words()),
             "bound": self.bound_,
             "cover": self.cover_weights_.tolist(),
@@ -176,14 +175,14 @@ class MRFTagger(ChainTagger):
             Table("top_features", "Largest weights", ("feature", "label", "weight"), self.top_features(n, label)),
             Table("top_transitions", "Label pairs", ("from", "to", "score"), self.top_transitions(n)),
         ]
-        return Description(f"MRF tagger with {len(self.labels_)} labels", facts, tables)
+        return Description(f"MRF tagger with {len(self._labels)} labels", facts, tables)
 
     def _measure(self, X: Sentences, y: Sentences, learned: Learned) -> float:
         """Return the accuracy of a tagger with the parameters of this one."""
         return type(self)(**self.get_params())._set(learned).score(X, y)
 
     def _set(self, learned: Learned) -> Self:
-        self.labels_, self._features, self._lexicon = learned.labels, learned.features, learned.lexicon
+        self._labels, self._features, self._lexicon = learned.labels, learned.features, learned.lexicon
         self._phi, self._weights, self._states = learned.phi, learned.weights, tag_chain(learned.phi)
         self.report_, self.bound_, self.cover_weights_ = learned.report, learned.bound, learned.cover_weights
         self.calibration_ = None
@@ -220,7 +219,7 @@ class MRFTagger(ChainTagger):
         plain = {
             "parameters": {k: v for k, v in self.get_params().items() if k not in KNOWLEDGE},
             "knowledge": knowledge,
-            "labels": self.labels_.items,
+            "labels": self._labels.items,
             "words": features.words.items,
             "frequent": sorted(features.frequent),
             "own": features.own.items,

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from trelliswork.data import Vocabulary
+
 from trelliswork.errors import ShapeError, ValueRangeError, extras_for
 from trelliswork.features.knowledge import Knowledge
 from trelliswork.inference.tree import NearlyProjective
@@ -95,7 +95,7 @@ class DependencyParser(TreeParser):
     ----------
     weights_ : tuple of ndarray of float32 (2**hash_bits,)
         Weights of arcs; with order 2 also of arcs, siblings and grandparents of the second-order model.
-    labels_ : Vocabulary or None
+    labels_ : tuple of str or None
         Labels of arcs; ``None`` if the training data has none.
     order_ : int
         1 if training was stopped before the second order, or if that was worse on the development data.
@@ -120,7 +120,7 @@ class DependencyParser(TreeParser):
     family: ClassVar[str] = "parser"
     _tokens: ClassVar[tuple[type, ...]] = COLUMNS
     _title: ClassVar[str] = "Dependency parser"
-    labels_: Vocabulary | None = later()
+    labels_: tuple[str, ...] | None = later()
     order_: int = later()
 
     order: Annotated[
@@ -633,7 +633,7 @@ class DependencyParser(TreeParser):
         self.calibration_ = None
         self._learned, self.weights_, self.report_ = learned, learned.weights, report
         self.order_ = 1 if len(learned.weights) == 1 else 2
-        self.labels_ = None if learned.labels is None else learned.labels.labels
+        self.labels_ = None if learned.labels is None else learned.labels.labels.names
         report.details["temperatures"] = learned.temperatures.of(self.order_, learned.labels is not None)
         if self.order_ == 2:
             report.details["sharp"] = learned.sharp

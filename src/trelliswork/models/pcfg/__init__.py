@@ -59,7 +59,7 @@ class PCFG(TreeParser, LanguageModel):
 
     Attributes
     ----------
-    vocabulary_ : Vocabulary
+    vocabulary_ : tuple of str
         Words, and ``<unk>``.
     parameters_ : GrammarParameters
         Log probabilities of roots, rules and words.
@@ -85,7 +85,7 @@ class PCFG(TreeParser, LanguageModel):
     constituents: ClassVar[bool] = True
     shortest: ClassVar[int] = 2  # words of a sentence: its root has two children
     end: ClassVar[bool] = False  # the end of a sentence is not an event: the rules define its length
-    vocabulary_: Vocabulary = later()
+    _words: Vocabulary = later()
     parameters_: GrammarParameters = later()
 
     n_nonterminals: Annotated[int, Parameter("Number of symbols of phrases.", minimum=1)] = 10
@@ -198,7 +198,7 @@ class PCFG(TreeParser, LanguageModel):
         words = Vocabulary.from_sequences(sentences, min_count=self.min_count, unknown=UNKNOWN, default=UNKNOWN)
         held = None if dev is None else _sentences(dev)
         parameters, report = learn(self, sentences, held, words, checkpoint, callback, max_minutes)
-        self.vocabulary_, self.parameters_, self.report_ = words, parameters, report
+        self._words, self.parameters_, self.report_ = words, parameters, report
         self.calibration_ = None
         return self
 
@@ -366,7 +366,7 @@ class PCFG(TreeParser, LanguageModel):
             raise DataError("a sentence of one word has no tree: expected at least two words.")
         ids = np.array(self._ids([words])[0], np.int64)
         distributions = blank_emissions(self.parameters_, ids, [t for t, w in enumerate(words) if w is None])
-        return [best_words(self.vocabulary_.items, p, n, self._left_out(unknown)) for p in distributions]
+        return [best_words(self._words.items, p, n, self._left_out(unknown)) for p in distributions]
 
     def sample_trees(self, n: int = 1, *, seed: int = 0, max_length: int = 200) -> list[Tree]:
         """Return n random trees of at most ``max_length`` words; longer ones are drawn again."""
@@ -377,7 +377,7 @@ class PCFG(TreeParser, LanguageModel):
         rng = np.random.default_rng(seed)
         trees = []
         for _ in range(n):
-            draws = (draw_tree(self.parameters_, self.vocabulary_.items, rng, max_length) for _ in range(MAX_DRAWS))
+            draws = (draw_tree(self.parameters_, self._words.items, rng, max_length) for _ in range(MAX_DRAWS))
             tree = next((tree for tree in draws if tree is not None), None)
             if tree is None:
                 raise ValueRangeError(
@@ -390,7 +390,7 @@ class PCFG(TreeParser, LanguageModel):
         """Return the n most probable words of a preterminal such as ``P3``, with p(word | preterminal)."""
         check_count("n", n)
         row = self.parameters_.log_emission[self._symbol(state, "P", self._sizes()[1])]
-        return [(self.vocabulary_[i], float(np.exp(row[i]))) for i in np.argsort(-row, kind="stable")[:n]]
+        return [(self._words[i], float(np.exp(row[i]))) for i in np.argsort(-row, kind="stable")[:n]]
 
     def top_rules(self, nonterminal: str, n: int = 10) -> list[tuple[str, str, float]]:
         """Return the n most probable pairs of symbols under a nonterminal such as ``N0``, with their probabilities."""
@@ -407,7 +407,7 @@ class PCFG(TreeParser, LanguageModel):
     def known_words(self) -> set[str]:
         """Return the words of training, without rare ones."""
         self._check_fitted()
-        return set(self.vocabulary_.items) - {UNKNOWN}
+        return set(self._words.items) - {UNKNOWN}
 
     def _sizes(self) -> tuple[int, int, int]:
         self._check_fitted()
@@ -429,7 +429,7 @@ class PCFG(TreeParser, LanguageModel):
         """Return the ids of words, 0 for blanks, after checking the lengths of the sentences."""
         N, P, _ = self._sizes()
         check_lengths([len(sentence) for sentence in sentences], N, P, self.parameters_.rank)
-        return [[0 if word is None else self.vocabulary_.id(word) for word in s] for s in sentences]
+        return [[0 if word is None else self._words.id(word) for word in s] for s in sentences]
 
     def _check_dense(self) -> None:
         N, P, _ = self._sizes()
@@ -465,7 +465,7 @@ class PCFG(TreeParser, LanguageModel):
     def _state(self) -> tuple[dict[str, Any], Arrays]:
         plain: dict[str, Any] = {
             "parameters": self.get_params(),
-            "words": self.vocabulary_.items,
+            "words": self._words.items,
             "report": self.report_.to_dict(),
         }
         return plain, dict(self.parameters_.named())
@@ -473,9 +473,9 @@ class PCFG(TreeParser, LanguageModel):
     @classmethod
     def _from_state(cls, plain: dict[str, Any], arrays: Arrays) -> Self:
         self = cls(**plain["parameters"])
-        self.vocabulary_ = listed_words(plain["words"])
+        self._words = listed_words(plain["words"])
         self.parameters_ = GrammarParameters(**arrays)
-        if self.parameters_.sizes[2] != len(self.vocabulary_) or any(np.isnan(a).any() for a in arrays.values()):
+        if self.parameters_.sizes[2] != len(self._words) or any(np.isnan(a).any() for a in arrays.values()):
             raise DataError("the weights do not match model.json: they belong to different models.")
         self.report_ = FitReport.from_dict(plain["report"])
         return self
