@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Self
 import numpy as np
 from numpy.typing import NDArray
 
-
 from trelliswork.errors import ShapeError, ValueRangeError, extras_for
 from trelliswork.features.knowledge import Knowledge
 from trelliswork.inference.tree import NearlyProjective
