@@ -55,6 +55,8 @@ def check_sentences(X: Any, tokens: tuple[type, ...], *, letters: bool = False, 
     if isinstance(X, Corpus | AttributeCorpus):
         return
     _checked_list(name, X, "sentences")
+    if set(map(type, X)) == {list} and _plain([*chain.from_iterable(X)], str):  # the usual case, quickly
+        return
     for n, sentence in enumerate(X):
         if letters and isinstance(sentence, str):
             continue

@@ -32,8 +32,8 @@ from trelliswork.serve.settings import Settings
 
 JSON, NDJSON = "application/json", "application/x-ndjson"
 SHORT = 8_192  # bytes of a request that is read and answered at once; what takes longer leaves the event loop free
-LONG = 1_000  # items of a list that are written as JSON at once
-_json = partial(json.dumps, ensure_ascii=False, separators=(",", ":"))
+LONG = 1_000  # words whose answers become JSON by one call, during which other threads wait
+to_json = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 Endpoint = Callable[[Request], Awaitable[Response]]
 _log = logging.getLogger("trelliswork.serve")
 
@@ -164,19 +164,14 @@ class Service:
             self.metrics.add("compute_seconds_total", which, seconds)
 
 
-def _written(model: str, answers: Answers, pieces: list[list[Piece]] | None) -> bytes:
+def _written(model: str, answers: Answers, asked: Asked) -> bytes:
     """Return answers as JSON; those to raw text with their words, and the places of their characters in the text."""
-    if pieces is not None:
-        rows = zip(answers, pieces, strict=True)
+    if asked.pieces is not None:
+        rows = zip(answers, asked.pieces, strict=True)
         answers = [a | {"words": [p.text for p in own], "places": [[p.start, p.stop] for p in own]} for a, own in rows]
-    written = (f"{{{','.join(f'{_json(key)}:{_in_pieces(value)}' for key, value in a.items())}}}" for a in answers)
-    return f'{{"model":{_json(model)},"answers":[{",".join(written)}]}}'.encode(errors="replace")
-
-
-def _in_pieces(value: Any) -> str:
-    """Return JSON, of a long list in pieces: the interpreter writes each one without a pause for other threads."""
-    long = isinstance(value, list) and len(value) > LONG
-    return f"[{','.join(map(_json, value))}]" if long else _json(value)
+    if asked.words <= LONG:
+        return to_json({"model": model, "answers": answers}).encode(errors="replace")
+    return f'{{"model":{to_json(model)},"answers":[{",".join(map(to_json, answers))}]}}'.encode(errors="replace")
 
 
 def create_app(service: Service) -> Starlette:
@@ -224,7 +219,7 @@ def create_app(service: Service) -> Starlette:
                 job = service.submit(served, chosen, asked.options, asked.sentences, asked.words)
                 answers = await service.wait(job)
                 service.count(served, chosen, len(asked.sentences), asked.words)
-                content = await service.apart(raw, partial(_written, model, answers, asked.pieces))
+                content = await service.apart(raw, partial(_written, model, answers, asked))
                 response = Response(content, media_type=JSON)
             status = response.status_code
             return response

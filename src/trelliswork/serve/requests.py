@@ -59,7 +59,7 @@ async def read_body(receive: Callable[[], Awaitable[Any]], headers: Any, most: i
 def read_json(raw: bytes, what: str = "the body of the request") -> Any:
     """Return JSON as plain data; anything else is an error."""
     try:
-        value = json.loads(raw.decode(), parse_constant=_no_constant)
+        value = _decode(raw.decode())
     except (ValueError, RecursionError):  # UnicodeDecodeError and JSONDecodeError are ValueErrors
         raise RequestError(what, "JSON", raw[:60].decode(errors="replace")) from None
     if b"\\ud" in raw or b"\\uD" in raw:
@@ -80,6 +80,9 @@ def check_type(kind: str | None, *expected: str) -> str:
 
 def _no_constant(name: str) -> None:
     raise ValueError(f"{name} is not JSON")
+
+
+_decode = json.JSONDecoder(parse_constant=_no_constant).decode
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,6 @@
 """NDJSON: one sentence per line in, one answer per line out. Answers flow while lines arrive, memory is bounded."""
 
 import asyncio
-import json
 import sys
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
@@ -12,7 +11,7 @@ from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from trelliswork.serve.abilities import Ability
-from trelliswork.serve.app import NDJSON, Served, Service, explained
+from trelliswork.serve.app import NDJSON, Served, Service, explained, to_json
 from trelliswork.serve.engine import Job
 from trelliswork.serve.protocol import PENDING
 from trelliswork.serve.requests import BUSY, RequestError, Tokens, read_json
@@ -141,4 +140,4 @@ class Stream(Response):
 
 
 def _line(answer: dict[str, Any]) -> str:
-    return json.dumps(answer, ensure_ascii=False, separators=(",", ":")) + "\n"
+    return to_json(answer) + "\n"
