@@ -21,7 +21,7 @@ from trelliswork.errors import DataError
 from trelliswork.features.attributes import Attributes
 from trelliswork.features.kernels import hashing
 from trelliswork.features.numbering import Ids, Keys, Numbering
-from trelliswork.features.templates import Template
+from trelliswork.features.templates import Template, reach
 
 _LARGEST_KEY = 2**62
 
@@ -102,8 +102,7 @@ class TemplateExtractor:
     def fit(self, columns: Sequence[Sequence[str]], offsets: NDArray[np.int64]) -> Attributes:
         """Learn and return the attributes of a corpus."""
         check_columns(self.templates, len(columns))
-        reach = max((abs(row) for t in self.templates for row, _ in t.macros), default=0)
-        self.columns = [ColumnIds([], reach) for _ in columns]
+        self.columns = [ColumnIds([], reach(self.templates)) for _ in columns]
         coded = [ids.learn(column) for ids, column in zip(self.columns, columns, strict=True)]
         coded = [ids.agree()[known] for ids, known in zip(self.columns, coded, strict=True)]
         n_tokens = len(columns[0])

@@ -88,7 +88,7 @@ class FeatureMap:
 
     @classmethod
     def from_spelled(cls, nodes: SpelledExtractor, edges: SpelledExtractor | None) -> "FeatureMap":
-        """Return a map of attributes that patterns of another tool make."""
+        """Return a map of attributes that templates of another tool make."""
         self = cls(None)
         self.extractor, self.edge_extractor = nodes, edges
         return self
@@ -125,10 +125,16 @@ class FeatureMap:
         """The parameter: a function, the name of a preset, templates (without plain B), or ``None``."""
         if isinstance(self.extractor, ReadyLike):
             return self.function
-        if isinstance(self.extractor, SpelledExtractor):
-            found = [e.templates for e in (self.extractor, self.edge_extractor) if isinstance(e, SpelledExtractor)]
-            return None if None in found else [t for templates in found for t in templates or ()]
+        if isinstance(self.extractor, SpelledExtractor) and self.extractor.outside != "_B":
+            return None  # of Wapiti, whose attributes other templates do not make
         return self.preset or self._written(self._all_templates())
+
+    @property
+    def n_columns(self) -> int | None:
+        """Number of columns that the data must have; ``None`` for a function and ready attributes."""
+        if isinstance(self.extractor, ReadyLike):
+            return None
+        return self._columns.n_columns or max((t.n_columns for t in self._all_templates()), default=0)
 
     def _written(self, templates: list[Template]) -> list[Template]:
         """Return templates with the names of the knowledge that they use, as a user writes them."""
@@ -238,7 +244,8 @@ class FeatureMap:
         return self._words
 
     def _all_templates(self) -> list[Template]:
-        return [t for e in (self.extractor, self.edge_extractor) if isinstance(e, TemplateLike) for t in e.templates]
+        both = self.extractor, self.edge_extractor
+        return [t for e in both if e is not None and not isinstance(e, ReadyLike) for t in e.templates]
 
     def _attributes(self, X: Sentences, learn: bool) -> Attributes:
         lengths = np.diff(X.offsets) if isinstance(X, Corpus | AttributeCorpus) else np.array([len(x) for x in X])

@@ -32,7 +32,7 @@ from trelliswork.features.attributes import Attributes
 from trelliswork.features.extraction import check_columns, compress
 from trelliswork.features.kernels.hashing import hash_template
 from trelliswork.features.ready import Rows, Token, corpus_attributes
-from trelliswork.features.templates import Template
+from trelliswork.features.templates import Template, reach
 
 MOST_BITS = 30  # ids are int32
 
@@ -83,9 +83,9 @@ class HashedTemplateExtractor(_Hashed):
         self.templates = list(templates)
         texts = [json.dumps([t.pieces, t.macros, t.skip_outside, t.where]) for t in self.templates]
         self._keys = np.array([hash_string(text, b"template") for text in texts], np.uint64)
-        reach = max((abs(row) for t in self.templates for row, _ in t.macros), default=0)
+        beyond = range(1, reach(self.templates) + 1)
         self._before, self._after = (
-            np.array([hash_string(f"_B{sign}{k + 1}", b"outside") for k in range(reach)], np.uint64) for sign in "-+"
+            np.array([hash_string(f"_B{sign}{k}", b"outside") for k in beyond], np.uint64) for sign in "-+"
         )
 
     def transform(self, columns: Sequence[Sequence[str]], offsets: NDArray[np.int64]) -> Attributes:

@@ -68,7 +68,7 @@ class Template:
         """Build a template from ``dataclasses.asdict``, also after JSON has turned its tuples into lists."""
         macros = tuple((row, column) for row, column in plain["macros"])
         name, pieces, where = plain["name"], strings(plain["pieces"]), plain["where"]
-        whole = all(type(row) is int and _is_column(column) for row, column in macros)
+        whole = all(type(row) is int and abs(row) <= MAX_OFFSET and _is_column(column) for row, column in macros)
         if not (whole and isinstance(name, str) and len(pieces) == len(macros) + 1 and where in PLACES):
             raise DataError(f"{name!r} is not a template: the file is damaged.")
         return cls(name, tuple(pieces), macros, bool(plain["skip_outside"]), where)
@@ -118,6 +118,11 @@ def _column(kind: str, number: str | None, where: str) -> int | str:
         return _offset(number or "", where)
     bits = _offset(number, where) if number is not None else 0
     return f"{kind}{bits or ''}"
+
+
+def reach(templates: Iterable[Template]) -> int:
+    """Return how many positions away from a token macros look at most."""
+    return max((abs(row) for template in templates for row, _ in template.macros), default=0)
 
 
 def resolve(templates: Iterable[Template], columns: list[str], first: int) -> list[Template]:

@@ -155,18 +155,7 @@ def _some_word(model: Any) -> Any:
 
 def _of_features(feature_map: Any) -> Form:
     """Return the form that a ``FeatureMap`` reads: with the columns that its templates use."""
-    from trelliswork.features.presets import preset
-    from trelliswork.features.spelled import SpelledExtractor
-
-    if isinstance(feature_map.extractor, SpelledExtractor):
-        n_columns = max(1, *(pattern.n_columns for pattern in feature_map.extractor.patterns))
-        return Form("columns" if n_columns > 1 else "words", n_columns)
-    if feature_map.function is None and feature_map.features is None:
-        return Form("attributes")
-    if feature_map.function is not None:
-        return Form()
-    if feature_map.preset is not None:
-        n_columns = preset(feature_map.preset).n_columns
-    else:
-        n_columns = max(1, *(template.n_columns for template in feature_map.features))
-    return Form("columns" if n_columns > 1 else "words", n_columns)
+    n = feature_map.n_columns
+    if n is None:
+        return Form("attributes") if feature_map.function is None else Form()
+    return Form("columns" if n > 1 else "words", max(1, n))

@@ -15,9 +15,7 @@ from tests.commands import run
 from tests.conftest import ROOT
 from trelliswork import CRF, bundled, convert, load, read_columns
 from trelliswork.errors import DataError, ValueRangeError
-from trelliswork.features.spelled import Macro
-from trelliswork.features.templates import parse_template
-from trelliswork.integrations.convert.crf import wapiti_pattern
+from trelliswork.integrations.convert.crf import wapiti_template
 from trelliswork.integrations.convert.crf_models import read_crfpp_model, read_wapiti_model
 
 TEMPLATES = "U0:%x[0,0]\nU1:%x[-2,1]/%x[0,1]\nU2:%x[1,0]/%x[2,0]/%x[0,0]\nU3\nB\nB1:%x[-1,1]/%x[0,1]"
@@ -196,17 +194,10 @@ def test_crfpp_itself_answers_the_same(crf, data, tmp_path):
             assert_allclose([token[name] for name in names], theirs, atol=1e-4)
 
 
-PATTERNS = r"""u:wrd=%x[0,0]
-U:wl=%X[-1,0]
+PATTERNS = """u:wrd=%x[0,0]
+U:wl=%x[-1,0]
 u:pp=%x[-1,1]/%x[ 0,1]
 u:far=%x[-5,1]/%x[5,1]
-u:suf=%m[0,0,".?.?.$"]
-U:pre=%M[0,0,"^.?.?"]
-u:cap=%t[0,0,"^\u"]
-u:num=%t[0,0,"\d*$"]
-u:al=%m[0,0,"\a\A*"]
-u:first=%x[@1,1]
-u:last=%x[@-2,1]
 *:pos=%x[0,1]
 b
 b:pb=%x[-1,1]
@@ -238,18 +229,18 @@ def test_wapiti_itself_answers_the_same(data, tmp_path):
 WAPITI = """#mdl#2#6
 #rdr#3/0/0
 8:u%x[0,0],
-15:u:%M[1,0,"..$"],
+9:U:%x[1,0],
 1:b,
 #qrk#2
 1:A,
 1:B,
 #qrk#4
 4:uone,
-4:u:_x,
+6:u:_x+1,
 1:b,
-4:u:ne,
+5:u:one,
 0=0x1p+0
-3=-0x1.8p+0
+3=-0x1p+0
 5=0x1p-1
 6=0x1p-2
 7=0x1p-3
@@ -258,12 +249,13 @@ WAPITI = """#mdl#2#6
 
 
 def test_a_small_wapiti_model_by_hand(tmp_path):
-    """Two words: the state weights are those of uone, u:_x ("_x+1" ends in "+1", which is not listed) and u:ne."""
+    """The weights of the last word are those of uone and of "u:_x+1", the position behind it."""
     path = tmp_path / "model"
     path.write_text(WAPITI)
     model = convert(path)
-    # sentence "two one": at 0 u:ne, of the next word; at 1 uone. Transitions: A A 0, A B 1/2, B A 1/4, B B 1/8.
-    scores = {("A", "A"): 2 + 1, ("A", "B"): 2 + 0.5, ("B", "A"): 0.25 + 1, ("B", "B"): 0.125}
+    # sentence "two one": at 0 u:one, of the next word; at 1 uone and u:_x+1.
+    # Transitions: A A 0, A B 1/2, B A 1/4, B B 1/8.
+    scores = {("A", "A"): 2 + 1, ("A", "B"): 2 + 0.5 - 1, ("B", "A"): 0.25 + 1, ("B", "B"): 0.125 - 1}
     total = np.log(np.exp(list(scores.values())).sum())
     ranked = model.predict_topk([["two", "one"]], 4)[0]
     assert {tuple(labels): round(float(np.log(p)), 5) for labels, p in ranked} == {
@@ -284,9 +276,9 @@ def test_a_small_wapiti_model_by_hand(tmp_path):
         ("8=0x1p+1", "8=zero", "finite number"),
         ("8=0x1p+1", "80=0x1p+1", "expected weights 0 to"),
         ("4:uone,", "4:vone,", "start with u, b or"),
-        ("8:u%x[0,0],", "8:u%y[0,0],", "commands must be written"),
-        ('15:u:%M[1,0,"..$"],', '15:u:%M[1,0,"**$"],', "repeats nothing"),
-        ('15:u:%M[1,0,"..$"],', "9:u:%M[1,0],", "need one"),
+        ("8:u%x[0,0],", "8:u%y[0,0],", "macros must be written"),
+        ("9:U:%x[1,0],", '15:u:%M[1,0,"..$"],', "macros must be written"),
+        ("9:U:%x[1,0],", "9:U:%c[1,4],", "must be written with %x"),
     ],
 )
 def test_damaged_wapiti_models(tmp_path, old, new, message):
@@ -320,28 +312,17 @@ def test_damaged_crfpp_models(crf, tmp_path):
         read_wapiti_model(tmp_path / "cut")
 
 
-@pytest.mark.parametrize(
-    ("expression", "word", "match"),
-    [
-        ("..$", "walking", "ng"),
-        ("^.?.?", "walking", "wa"),
-        ("\\d", "a1b2", "1"),
-        ("a*", "aab", ""),  # the shortest match
-        ("a*b", "aab", "aab"),
-        ("\\D\\d", "x9", "x9"),
-        ("\\$", "5$", "$"),
-        ("\\p\\u", "x-A", "-A"),
-        ("zzz", "abc", ""),
-        ("..$", "né", "é"),  # bytes, as Wapiti counts
-        ("[a]", "[a]", "[a]"),
-    ],
-)
-def test_expressions_of_wapiti(expression, word, match):
-    assert Macro(0, 0, command="m", expression=expression).values([word]) == [match]
-
-
 def test_patterns_of_wapiti_are_parsed():
-    pattern = wapiti_pattern('U:a=%x[ -1,0]/%T[@2, 3,"\\""]')
-    assert pattern.pieces == ("u:a=", "/", "")
-    assert pattern.macros == (Macro(-1, 0), Macro(2, 3, True, "t", '\\"', True))
-    assert parse_template("U0:%x[0,0]").macros == ((0, 0),)
+    template = wapiti_template("U:a=%x[ -1,0]/%x[2, 3]")
+    assert template.pieces == ("u:a=", "/", "")
+    assert template.macros == ((-1, 0), (2, 3))
+
+
+def test_positions_beyond_a_sentence_of_wapiti(tmp_path):
+    """The first four have names, all others share one."""
+    names = ["u_x-1", "u_x-2", "u_x-3", "u_x-4", "u_x-#", "u_x-#"]
+    for row, name in enumerate(names, start=1):
+        pattern = f"u%x[-{row},0]"
+        text = f"#mdl#2#1\n#rdr#1/0/0\n{len(pattern)}:{pattern},\n#qrk#2\n1:A,\n1:B,\n#qrk#1\n{len(name)}:{name},\n"
+        (tmp_path / "model").write_text(f"{text}1=0x1p+0\n")
+        assert convert(tmp_path / "model").predict([["word"]]) == [["B"]]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import re
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -11,13 +11,11 @@ from trelliswork.data import Vocabulary
 from trelliswork.data.files import shorten
 from trelliswork.errors import DataError
 from trelliswork.features.feature_map import FeatureMap
-from trelliswork.features.spelled import Macro, Pattern, SpelledExtractor, python_expression
-from trelliswork.features.templates import parse_template
+from trelliswork.features.spelled import SpelledExtractor
+from trelliswork.features.templates import Template, parse_template
 from trelliswork.integrations.convert.crf_models import ForeignCRF, Weights
 from trelliswork.models.crf.layout import FeatureLayout
 from trelliswork.models.crf.learned import Learned
-
-_COMMAND = re.compile(r'%([xXtTmM])\[\s*(@?)\s*([+-]?\d{1,4})\s*,\s*(\d{1,4})\s*(?:,\s*"((?:\\.|[^"\\])*)")?\s*\]')
 
 
 def converted(model: ForeignCRF) -> tuple[Learned, dict[str, Any]]:
@@ -64,19 +62,21 @@ def converted(model: ForeignCRF) -> tuple[Learned, dict[str, Any]]:
     return learned, layout | {"columns": columns, "label": len(columns) if columns else None, "separator": None}
 
 
-def _patterns(model: ForeignCRF) -> tuple[list[Pattern], list[Pattern], set[str]]:
-    """Return the patterns of tokens, those of pairs of labels, and the names of pairs that all positions have."""
+def _patterns(model: ForeignCRF) -> tuple[list[Template], list[Template], set[str]]:
+    """Return the templates of tokens, those of pairs of labels, and the names of pairs that all positions have."""
     nodes, pairs, constant = [], [], set()
     for line in model.patterns:
         kind = line[:1].lower()
-        pattern = Pattern.of(parse_template(line)) if model.tool == "CRF++" else wapiti_pattern(line)
+        template = parse_template(line) if model.tool == "CRF++" else wapiti_template(line)
+        if template.knowledge:
+            raise DataError(f"a template of {model.tool} must be written with %x[row,col], got {shorten(line)}.")
         if kind in "u*":
-            nodes.append(pattern)
+            nodes.append(template)
         if kind in "b*":
-            if pattern.macros:
-                pairs.append(pattern)
+            if template.macros:
+                pairs.append(template)
             else:
-                constant.add(pattern.pieces[0])
+                constant.add(template.pieces[0])
     return nodes, pairs, constant
 
 
@@ -95,28 +95,16 @@ def _without_constants(model: ForeignCRF, constant: set[str], transitions: Any) 
     return left, [name for name, out in zip(model.edge_names, is_constant.tolist(), strict=True) if not out]
 
 
-def wapiti_pattern(line: str) -> Pattern:
-    """Parse a pattern of Wapiti; its first character (u, b or *) is a part of the attributes.
+def wapiti_template(line: str) -> Template:
+    """Parse a pattern of Wapiti with commands %x; its first character (u, b or *) is a part of the attributes.
 
     Examples
     --------
-    >>> wapiti_pattern('u:suf-2=%m[0,0,".?.$"]').macros[0].command
-    'm'
+    >>> wapiti_template("U:%x[-1,0]/%x[0,0]").pieces
+    ('u:', '/', '')
     """
-    line = line[:1].lower() + line[1:]
-    if line[:1] not in ("u", "b", "*"):
+    kind = line[:1].lower()
+    if kind not in ("u", "b", "*"):
         raise DataError(f"a pattern of Wapiti starts with u, b or *, got {shorten(line)}.")
-    pieces, macros, at = [], [], 0
-    for found in _COMMAND.finditer(line):
-        command, absolute, row, column, expression = found.groups()
-        if (command.lower() == "x") != (expression is None):
-            raise DataError(f"%x takes no expression, %t and %m need one, got {shorten(found.group())}.")
-        python_expression(expression or "")  # raises an error if it is none
-        pieces.append(line[at : found.start()])
-        place = int(row), int(column), bool(absolute)
-        macros.append(Macro(*place, command.lower(), expression or "", command.isupper()))
-        at = found.end()
-    pieces.append(line[at:])
-    if any("%" in piece for piece in pieces):
-        raise DataError(f"commands must be written %x[row,col], as in u:%x[-1,0], got {shorten(line)}.")
-    return Pattern(tuple(pieces), tuple(macros))
+    template = parse_template(f"U{line[1:]}", "a pattern of Wapiti")
+    return replace(template, name=kind + line[1:], pieces=(kind + template.pieces[0][1:], *template.pieces[1:]))
