@@ -95,14 +95,15 @@ def _use(name: str) -> None:
     if name == "distributions":
         _query_distributions()
         return
-    some = tw.bundled.load("train")[:8]
-    words, tags = [list(s.words) for s in some], [list(s.tags) for s in some]
+    many = tw.bundled.load("train")[:200]  # enough for the kernels that only longer corpora need
+    some, many_words, many_tags = many[:8], [list(s.words) for s in many], [list(s.tags) for s in many]
+    words, tags = many_words[:8], many_tags[:8]
     tagged = [list(zip(*pair, strict=True)) for pair in zip(words, tags, strict=True)]
     trees = [list(zip(s.heads, s.relations, strict=True)) for s in some]
     layers = [[(tag, tag[0]) for tag in row] for row in tags]
     makers: dict[str, list[tuple[Callable[[], Any], Any, Any]]] = {
         "crf": [
-            (lambda: tw.CRF(max_iter=2), words, tags),
+            (lambda: tw.CRF(max_iter=2), many_words, many_tags),
             (lambda: tw.CRF(max_iter=2, l1=0.1), words, tags),
             (lambda: tw.CRF(max_iter=1, algorithm="sgd"), words, tags),
             (lambda: tw.CRF(max_iter=2, order=2, beam="kl=0.1,min=1"), words, tags),
