@@ -3,7 +3,6 @@
 import gzip
 import json
 import struct
-import zlib
 
 import numpy as np
 import pytest
@@ -79,15 +78,10 @@ def test_saved_models_need_no_other_file(tmp_path, features, hash_bits):
 
 
 def test_damaged_clusters_are_refused():
-    def packed(numbers):
-        plain = {"words": ["a", "b"], "paths": ["0", "10"], "of": numbers}
-        return {"clusters": np.frombuffer(zlib.compress(json.dumps(plain).encode()), np.uint8)}
-
-    stored = {"clusters": {"n_clusters": 2}}
-    assert Knowledge.from_state(stored, packed([1, 0])).clusters.paths_ == {"a": "10", "b": "0"}
-    for damaged in ([1], [1, 2], [0.5, 1], [-1, 0], ["0", "1"]):
+    assert Knowledge.from_state({"clusters": {"a": "10", "b": "0"}}, {}).clusters.paths_ == {"a": "10", "b": "0"}
+    for damaged in ({"a": 1}, {"a": None}, {"a": "0", "b": ["1"]}):
         with pytest.raises(DataError, match="damaged"):
-            assert Knowledge.from_state(stored, packed(damaged)).clusters.paths_
+            Knowledge.from_state({"clusters": damaged}, {})
 
 
 def test_vectors_are_like_attributes_with_values():

@@ -23,27 +23,15 @@ def cluster(
     n_clusters: Annotated[
         int | None, typer.Option(min=1, help="Number of clusters.", show_default="1000, at most a tenth of the words")
     ] = None,
-    max_words: Annotated[
-        int | None,
-        typer.Option(min=1, help="Number of words to cluster, the most frequent ones.", show_default="50000"),
-    ] = None,
+    max_words: Annotated[int, typer.Option(min=1, help="Number of words to cluster, the most frequent ones.")] = 50_000,
     min_count: Annotated[int, typer.Option(min=1, help="Words that occur less often are not clustered.")] = 1,
-    max_iter: Annotated[
-        int | None, typer.Option(min=1, help="Maximum number of passes over the words.", show_default="20")
-    ] = None,
+    max_iter: Annotated[int, typer.Option(min=1, help="Maximum number of passes over the words.")] = 20,
     tokenize: Annotated[
         bool,
         typer.Option(
             "--tokenize", help="Split running text into sentences and words, by rules for English punctuation."
         ),
     ] = False,
-    extend: Annotated[
-        str | None,
-        typer.Option(
-            help="File of clusters that is completed: other words of the text join the cluster that their neighbors "
-            "fit best."
-        ),
-    ] = None,
     force: ForceOption = False,
     quiet: QuietOption = False,
     json: JsonOption = False,
@@ -66,21 +54,6 @@ def cluster(
     text = inputs_of(files)
     own: Any = own_text(text)
     tokenize = tokenize and not text.part
-    source: Any
-    if extend is not None:
-        given = {"--n-clusters": n_clusters, "--max-words": max_words, "--max-iter": max_iter}
-        if refused := [name for name, value in given.items() if value is not None]:
-            raise typer.BadParameter(f"--extend keeps the clusters of a file: leave out {' and '.join(refused)}.")
-        known = BrownClusters.load(extend)
-        source = raw_sentences(files_of(own) or []) if tokenize else own
-        more = known.extended(source, min_count=min_count)
-        if current().rank == 0:
-            more.save(out)
-            added = len(more.paths_) - len(known.paths_)
-            facts = {"file": out, "words": len(more.paths_), "added": added}
-            print(json_module.dumps(facts) if json else f"{added:,} words added to {extend}. Saved in {out}")
-        return
-    max_words, max_iter = max_words or 50_000, max_iter or 20
     with bar("reading", max_iter, quiet) as show:
 
         def reading(step: Any) -> None:

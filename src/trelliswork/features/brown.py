@@ -18,9 +18,7 @@ whose merge decreases F least (Brown et al., section 3), in O(C^3).
 
 from __future__ import annotations
 
-import json
-import zlib
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
@@ -32,7 +30,6 @@ from trelliswork.compute.checks import check_count
 from trelliswork.compute.sharing import current
 from trelliswork.data.files import atomic_write, open_text, shorten, source_name, whole_number
 from trelliswork.data.ids import Source
-from trelliswork.data.vocabulary import strings
 from trelliswork.errors import DataError, NotFittedError
 from trelliswork.features.kernels import brown as kernels
 from trelliswork.features.kernels.brown import Clustering, Neighbors, Text
@@ -45,7 +42,6 @@ if TYPE_CHECKING:  # importing them takes longer than tagging a sentence
 Ints = NDArray[np.int64]
 Progress = Callable[[int, int, float], None]
 TABLE = 1 << 20  # counts whose n log n is looked up
-LARGEST = 1 << 30  # bytes of unpacked clusters
 SETTLED = 0.005  # fraction of words that move in the last pass
 
 
@@ -97,7 +93,6 @@ def exchange(
     *,
     max_iter: int = 20,
     fixed: Sequence[int] = (),
-    start: Ints | None = None,
     callback: Progress | None = None,
 ) -> Clustering:
     """Cluster words by exchange.
@@ -114,15 +109,12 @@ def exchange(
         Maximum number of passes over the words; the last one is that in which hardly any word moves.
     fixed : sequence of int
         Words that are not clustered: each is context with a cluster of its own, from C on.
-    start : ndarray (V,), optional
-        Clusters of some words, 0 to C-1, and -1 for those that are to be inserted; by default the C most frequent words
-        start one cluster each.
     callback : callable, optional
         Called with the number of the pass (0: insertion), the number of words that moved, and the objective F.
     """
     check_count("n_clusters", n_clusters)
     order = np.asarray(order, np.int64)
-    C = min(n_clusters, len(order)) if start is None else n_clusters
+    C = min(n_clusters, len(order))
     text, table = _text(counts), xlogx_table(counts)
     K = C + len(fixed)
     now = Clustering(
@@ -130,12 +122,10 @@ def exchange(
         *np.zeros((2, K), np.int64),
     )  # fmt: skip
     costs = np.diff(text.after.first) + np.diff(text.before.first)
-    first = order[:C] if start is None else order[start[order] >= 0]
-    best = np.concatenate([np.arange(C) if start is None else start[first], np.arange(C, K)])
-    kernels.move(0, len(best), np.concatenate([first, np.asarray(fixed, np.int64)]), text, now, table, best)
-    inserted = order[now.of_word[order] < 0]
+    first = np.concatenate([order[:C], np.asarray(fixed, np.int64)])
+    kernels.move(0, K, first, text, now, table, np.arange(K))
     for done in range(max_iter + 1):
-        moved, rest = 0, inserted if done == 0 else order
+        moved, rest = 0, order if done else order[C:]
         best = np.empty(len(rest), np.int64)
         for at, end in _blocks(len(rest)):
             ranges = threads.cut((costs[rest[at:end]] + 1) * C, least=threads.LEAST_WORK)
@@ -188,19 +178,6 @@ def objective(now: Clustering) -> float:
 
 def _f(n: NDArray[Any]) -> NDArray[np.float64]:
     return n * np.log(np.maximum(n, 1))
-
-
-def mutual_information(words: Ints, offsets: Ints, clusters: Ints) -> float:
-    """Return the mutual information of neighboring clusters in nats, which the clustering maximizes."""
-    return pair_information(bigrams(clusters[words], offsets, int(clusters.max()) + 1))
-
-
-def pair_information(counts: sparse.csr_matrix) -> float:
-    """Return the mutual information of the two sides of pairs in nats."""
-    n = counts.tocoo()
-    total = n.data.sum()
-    left, right = (np.asarray(n.sum(axis=axis)).ravel() for axis in (1, 0))
-    return float((n.data / total * np.log(n.data * total / (left[n.row] * right[n.col]))).sum())
 
 
 def merges(now: Clustering, n_free: int, table: NDArray[np.float64]) -> list[tuple[int, int]]:
@@ -300,20 +277,6 @@ class BrownClusters:
         self.max_words = max_words
         self.min_count = min_count
         self.max_iter = max_iter
-        self._paths: dict[str, str] | None = None
-        self._packed: NDArray[np.uint8] | None = None  # what paths_ are unpacked from when they are first needed
-
-    @property
-    def paths_(self) -> dict[str, str]:  # noqa: D102  # an attribute
-        if self._paths is None:
-            if self._packed is None:
-                raise AttributeError("paths_")
-            self._paths, self._packed = _unpacked(self._packed), None
-        return self._paths
-
-    @property
-    def counts_(self) -> dict[str, int]:  # noqa: D102  # an attribute
-        return dict.fromkeys(self.paths_, 0) | self._counts
 
     def fit(self, text: Source | Moments, *, callback: Progress | None = None) -> Self:
         """Cluster the words of a text.
@@ -339,54 +302,19 @@ class BrownClusters:
         order = order[np.argsort(-text.unary[order], kind="stable")]
         if not len(order):
             raise DataError("the text has no word to cluster: every word is unknown. Lower min_count.")
-        C = default_clusters(len(order)) if self.n_clusters is None else min(self.n_clusters, len(order))
+        C = min(1000, max(1, len(order) // 10)) if self.n_clusters is None else min(self.n_clusters, len(order))
         now = exchange(counts, order, C, max_iter=self.max_iter, fixed=fixed, callback=callback)
         paths = bit_strings(merges(now, C, xlogx_table(counts)), C)
-        self._paths, self._packed = {vocabulary[w]: paths[now.of_word[w]] for w in order.tolist()}, None
-        self._counts = {vocabulary[w]: int(text.unary[w]) for w in order.tolist()}
+        self.paths_ = {vocabulary[w]: paths[now.of_word[w]] for w in order.tolist()}
+        self.counts_ = {vocabulary[w]: int(text.unary[w]) for w in order.tolist()}
         unigrams = _f(text.unary).sum()
         self.objective_ = (objective(now) + unigrams) / text.n_positions
         return self
 
-    def extended(self, text: Source, *, min_count: int = 1) -> Self:
-        """Return clusters that have the other words of a text too: each in the cluster that its neighbors fit best.
-
-        Known words keep their clusters. Each further word, most frequent first, joins the cluster that increases the
-        objective on this text most, eq. 1.
-
-        Parameters
-        ----------
-        text : as in ``fit``
-            Such as the unlabeled sentences of a new domain.
-        min_count : int
-            Words that occur less often are not added.
-        """
-        from trelliswork.data.moments import count_moments
-
-        self._check_fitted()
-        counts = count_moments(text, 1)
-        vocabulary = counts.vocabulary
-        fixed = [0] if vocabulary.unknown_word is None else [0, vocabulary.id(vocabulary.unknown_word)]
-        paths = list(dict.fromkeys(self.paths_.values()))
-        place = {path: c for c, path in enumerate(paths)}
-        start = np.array([place.get(self.path(word), -1) for word in vocabulary], np.int64)
-        order = np.argsort(-counts.unary, kind="stable")
-        known = (start[order] >= 0) | (counts.unary[order] >= min_count)
-        order = order[known & ~np.isin(order, fixed)]
-        now = exchange(counts.pairs[0], order, len(paths), max_iter=0, fixed=fixed, start=start)
-        added = {vocabulary[w]: paths[now.of_word[w]] for w in order.tolist() if start[w] < 0}
-        sizes = {word: int(counts.unary[vocabulary.id(word)]) for word in added}
-        return type(self).from_paths(self.paths_ | added, self.counts_ | sizes)
-
     def path(self, word: str) -> str:
         """Return the bit string of a word, else of the word in lower case, else an empty string."""
         self._check_fitted()
-        paths = self.paths_
-        return paths.get(word) or paths.get(word.lower(), "")
-
-    def transform(self, sentences: Iterable[Sequence[str]], n_bits: int | None = None) -> list[list[str]]:
-        """Return the bit string of each word of each sentence, or its first ``n_bits``; empty for unknown words."""
-        return [[self.path(word)[:n_bits] for word in sentence] for sentence in sentences]
+        return self.paths_.get(word) or self.paths_.get(word.lower(), "")
 
     def save(self, path: str | Path) -> None:
         """Write a text file: bit string, word and count in each line, separated by tabs."""
@@ -400,53 +328,29 @@ class BrownClusters:
     def load(cls, path: str | Path) -> Self:
         """Read a file written by ``save`` or another program.
 
-        Lines have a bit string, a word and perhaps its count, as those of Liang's program; or a word and the number of
-        its cluster, as those of mkcls and ClusterCat. Such numbers become bit strings of one length, whose prefixes
-        mean nothing.
+        Lines have a bit string, a word and perhaps its count, as those of Liang's program.
         """
-        rows: list[list[str]] = []
+        paths, counts = dict[str, str](), dict[str, int]()
         with open_text(path) as lines:
             for n, line in enumerate(lines, start=1):
                 fields = line.rstrip("\r\n").split("\t") if "\t" in line else line.split()
-                if not 2 <= len(fields) <= 3 or not all(fields):
+                count = whole_number(fields[2]) if len(fields) == 3 else 0
+                if not 2 <= len(fields) <= 3 or not all(fields) or not set(fields[0]) <= {"0", "1"} or count is None:
                     raise DataError(
-                        f"{source_name(path)}:{n}: expected a bit string, a word and a count, or a word and the number "
-                        f"of its cluster, separated by tabs, got {shorten(line.rstrip())}."
+                        f"{source_name(path)}:{n}: expected a bit string of 0 and 1, a word and perhaps a count, "
+                        f"separated by tabs, got {shorten(line.rstrip())}."
                     )
-                rows.append(fields)
-        if not rows:
+                paths[fields[1]], counts[fields[1]] = fields[0], count
+        if not paths:
             raise DataError(f"{source_name(path)}: expected clusters, one word per line, got an empty file.")
-        if not all(set(row[0]) <= {"0", "1"} for row in rows):
-            rows = _numbered(rows, source_name(path))
-        for n, row in enumerate(rows, start=1):
-            if len(row) == 3 and whole_number(row[2]) is None:
-                raise DataError(f"{source_name(path)}:{n}: expected a count, got {shorten(row[2])}.")
-        return cls.from_paths({row[1]: row[0] for row in rows}, {row[1]: int(row[2]) for row in rows if len(row) == 3})
+        return cls.from_paths(paths, counts)
 
     @classmethod
     def from_paths(cls, paths: dict[str, str], counts: dict[str, int] | None = None) -> Self:
         """Return clusters with given bit strings of words; words without a count have 0."""
         self = cls(max(1, len(set(paths.values()))))
-        self._paths, self._counts = dict(paths), dict(counts or {})
+        self.paths_, self.counts_ = dict(paths), dict.fromkeys(paths, 0) | (counts or {})
         self.objective_ = float("nan")
-        return self
-
-    def packed(self) -> NDArray[np.uint8]:
-        """Return words and bit strings as compressed bytes, for ``from_packed``."""
-        self._check_fitted()
-        if self._packed is not None:
-            return self._packed
-        names = list(dict.fromkeys(self.paths_.values()))
-        place = {path: k for k, path in enumerate(names)}
-        content = {"words": list(self.paths_), "paths": names, "of": [place[p] for p in self.paths_.values()]}
-        text = json.dumps(content, ensure_ascii=False, separators=(",", ":"))
-        return np.frombuffer(zlib.compress(text.encode()), np.uint8)
-
-    @classmethod
-    def from_packed(cls, packed: NDArray[np.uint8], n_clusters: int | None = None) -> Self:
-        """Return clusters from ``packed``'s result, which is unpacked when a word is first looked up."""
-        self = cls(n_clusters)
-        self._packed, self._counts, self.objective_ = packed, {}, float("nan")
         return self
 
     def __eq__(self, other: object) -> bool:
@@ -458,42 +362,5 @@ class BrownClusters:
         return f"BrownClusters({'' if self.n_clusters is None else self.n_clusters})"
 
     def _check_fitted(self) -> None:
-        if self._paths is None and self._packed is None:
+        if not hasattr(self, "paths_"):
             raise NotFittedError("this BrownClusters has no clusters yet: call fit, or load a file.")
-
-
-def default_clusters(n_words: int) -> int:
-    """Return the number of clusters for a number of words: 1,000, but at most a tenth of the words."""
-    return min(1000, max(1, n_words // 10))
-
-
-def _from_lists(plain: Mapping[str, Any]) -> dict[str, str]:
-    """Return the bit string of each word from lists of words, of bit strings, and of the number of each word's."""
-    words, paths, of = (plain[name] for name in ("words", "paths", "of"))
-    strings(words), strings(paths)
-    numbers = np.array(of)
-    if numbers.shape != (len(words),) or (
-        len(words) and (numbers.dtype.kind != "i" or numbers.min() < 0 or numbers.max() >= len(paths))
-    ):
-        raise DataError("the clusters of words are damaged: train again.")
-    return dict(zip(words, map(paths.__getitem__, of), strict=True))
-
-
-def _unpacked(packed: NDArray[np.uint8]) -> dict[str, str]:
-    try:
-        content = zlib.decompressobj().decompress(packed.tobytes(), LARGEST)
-        return _from_lists(json.loads(content))
-    except (zlib.error, ValueError, KeyError, TypeError):
-        raise DataError("the clusters of words are damaged: train again.") from None
-
-
-def _numbered(rows: list[list[str]], name: str) -> list[list[str]]:
-    """Return rows of bit string and word for rows of word and cluster number."""
-    for n, row in enumerate(rows, start=1):
-        if len(row) != 2 or whole_number(row[1]) is None:
-            raise DataError(
-                f"{name}:{n}: expected a bit string of 0 and 1 first, or a word and the number of its cluster, got "
-                f"{shorten(row[0])}."
-            )
-    width = max(1, max(int(number) for _, number in rows).bit_length())
-    return [[f"{int(number):0{width}b}", word] for word, number in rows]

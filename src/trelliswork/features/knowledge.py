@@ -118,8 +118,7 @@ class Knowledge:
         plain: dict[str, Any] = {}
         arrays: dict[str, NDArray[Any]] = {}
         if self.clusters is not None:
-            plain["clusters"] = {"n_clusters": self.clusters.n_clusters}
-            arrays["clusters"] = self.clusters.packed()
+            plain["clusters"] = self.clusters.paths_
         if self.lexicon is not None:
             plain["lexicon"] = self.lexicon.state()
         if self.vectors is not None:
@@ -136,7 +135,8 @@ class Knowledge:
             if not np.isfinite(vectors.table).all():
                 raise DataError("the vectors of words are damaged: train again.")
         if "clusters" in plain:
-            clusters = BrownClusters.from_packed(arrays["clusters"], plain["clusters"]["n_clusters"])
+            strings([*plain["clusters"].values()])
+            clusters = BrownClusters.from_paths(plain["clusters"])
         if "lexicon" in plain:
             lexicon = Lexicon.from_state(plain["lexicon"])
         return cls(clusters, vectors, lexicon)

@@ -57,7 +57,7 @@ def _f(n, table):
 
 @helper
 def _gather(w, neighbors, of_word, sums, listed):
-    """Add the counts of the clusters next to a word to ``sums``, list these clusters, and return their number."""
+    """Return the clusters next to a word, with their counts; ``sums`` are zero before."""
     n = 0
     for at in range(neighbors.first[w], neighbors.first[w + 1]):
         d = of_word[neighbors.words[at]]
@@ -66,13 +66,13 @@ def _gather(w, neighbors, of_word, sums, listed):
                 listed[n] = d
                 n += 1
             sums[d] += neighbors.counts[at]
-    return n
+    return Side(sums, listed, n)
 
 
 @helper
-def _clear(sums, listed, n):
-    for k in range(n):
-        sums[listed[k]] = 0
+def _clear(side):
+    for k in range(side.n):
+        side.sums[side.clusters[k]] = 0
 
 
 @helper
@@ -87,29 +87,26 @@ def _add_gains(n, column, C, total, table, gains):
 
 
 @helper
+def _add_side(gain, c, a, side, other, counts, table):
+    """Add to ``gain`` what the clusters on one side of a word add in cluster c, whose counts with them are given."""
+    for k in range(side.n):
+        d = side.clusters[k]
+        if d != c:
+            n = counts[d]
+            if c == a:
+                n -= side.sums[d]
+            elif d == a:
+                n -= other.sums[c]
+            gain += _f(n + side.sums[d], table) - _f(n, table)
+    return gain
+
+
+@helper
 def _gain(w, c, a, text, now, following, preceding, table):
     """Return what word w adds to the objective in cluster c, compared with no cluster; a is its cluster, or -1."""
-    gain = 0.0
-    after, before = following.sums, preceding.sums
-    for k in range(following.n):
-        d = following.clusters[k]
-        if d != c:
-            n = now.counts[c, d]
-            if c == a:
-                n -= after[d]
-            elif d == a:
-                n -= before[c]
-            gain += _f(n + after[d], table) - _f(n, table)
-    for k in range(preceding.n):
-        d = preceding.clusters[k]
-        if d != c:
-            n = now.counts[d, c]
-            if c == a:
-                n -= before[d]
-            elif d == a:
-                n -= after[c]
-            gain += _f(n + before[d], table) - _f(n, table)
-    inside = after[c] + before[c] + text.own[w]
+    gain = _add_side(0.0, c, a, following, preceding, now.counts[c], table)
+    gain = _add_side(gain, c, a, preceding, following, now.transposed[c], table)
+    inside = following.sums[c] + preceding.sums[c] + text.own[w]
     n = now.counts[c, c] - (inside if c == a else 0)
     gain += _f(n + inside, table) - _f(n, table)
     left, right = now.left[c], now.right[c]
@@ -129,27 +126,24 @@ def choose(start, stop, order, text, now, n_free, table, best):
     for i in range(start, stop):
         w = order[i]
         a = now.of_word[w]
-        n_after = _gather(w, text.after, now.of_word, after, listed_after)
-        n_before = _gather(w, text.before, now.of_word, before, listed_before)
-        following, preceding = Side(after, listed_after, n_after), Side(before, listed_before, n_before)
+        following = _gather(w, text.after, now.of_word, after, listed_after)
+        preceding = _gather(w, text.before, now.of_word, before, listed_before)
         left, right = text.left[w], text.right[w]
         for c in range(C):
             gains[c] = _f(now.left[c], table) - _f(now.left[c] + left, table)
             gains[c] += _f(now.right[c], table) - _f(now.right[c] + right, table)
-        for k in range(n_after):
-            d = listed_after[k]
+        for k in range(following.n):
+            d = following.clusters[k]
             _add_gains(after[d], now.transposed[d], C, now.right[d], table, gains)
-        for k in range(n_before):
-            d = listed_before[k]
+        for k in range(preceding.n):
+            d = preceding.clusters[k]
             _add_gains(before[d], now.counts[d], C, now.left[d], table, gains)
         # These sums are wrong for candidates next to the word, whose pairs with it lie in more than one of the counts,
         # and for its own cluster, whose counts it is a part of: those are computed one by one.
-        for k in range(n_after):
-            if listed_after[k] < C:
-                gains[listed_after[k]] = np.nan
-        for k in range(n_before):
-            if listed_before[k] < C:
-                gains[listed_before[k]] = np.nan
+        for side in (following, preceding):
+            for k in range(side.n):
+                if side.clusters[k] < C:
+                    gains[side.clusters[k]] = np.nan
         if a >= 0:
             gains[a] = np.nan
         most = -np.inf
@@ -162,8 +156,8 @@ def choose(start, stop, order, text, now, n_free, table, best):
             if gains[c] > most:
                 most = gains[c]
                 best[i] = c
-        _clear(after, listed_after, n_after)
-        _clear(before, listed_before, n_before)
+        _clear(following)
+        _clear(preceding)
 
 
 @helper
@@ -200,9 +194,8 @@ def move(start, stop, order, text, now, table, best):
         a = now.of_word[w]
         if a == b or (a >= 0 and now.sizes[a] == 1):
             continue
-        n_after = _gather(w, text.after, now.of_word, after, listed_after)
-        n_before = _gather(w, text.before, now.of_word, before, listed_before)
-        following, preceding = Side(after, listed_after, n_after), Side(before, listed_before, n_before)
+        following = _gather(w, text.after, now.of_word, after, listed_after)
+        preceding = _gather(w, text.before, now.of_word, before, listed_before)
         gain = 1.0
         if a >= 0:
             gain = _gain(w, b, a, text, now, following, preceding, table)
@@ -213,8 +206,8 @@ def move(start, stop, order, text, now, table, best):
             _shift(w, b, 1, text, now, following, preceding)
             now.of_word[w] = b
             moved += 1
-        _clear(after, listed_after, n_after)
-        _clear(before, listed_before, n_before)
+        _clear(following)
+        _clear(preceding)
     return moved
 
 
