@@ -41,7 +41,7 @@ def chains(n_labels: int, shape: tuple[int, int] = (64, 40), *, own: bool = Fals
 def expectations(p: chain.Potentials) -> Calls:
     """Return log Z, marginals and expected transitions."""
     double = p.take(np.arange(len(p.lengths)))
-    return lambda: chain.expectations(p, counts=True), lambda: passes._log_expectations(double, False, True)
+    return lambda: chain.expectations(p, counts=True), lambda: passes.log_expectations(double, counts=True)
 
 
 def viterbi(p: chain.Potentials) -> Calls:
@@ -57,7 +57,7 @@ def e_step() -> Calls:
     parameters = random_parameters(8, 500, seed=0)
     unary = parameters.log_emission.T[symbols].reshape(1000, 20, 8)
     p = chain.chain_potentials(unary, parameters.log_transition)
-    return lambda: expected_counts(parameters, sequences), lambda: passes._log_expectations(p, False, True)
+    return lambda: expected_counts(parameters, sequences), lambda: passes.log_expectations(p, counts=True)
 
 
 def beams(p: Any, beam: Beam) -> Calls:

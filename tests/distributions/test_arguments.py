@@ -61,5 +61,5 @@ def test_topk_needs_memory_for_what_exists():
             assert (found.value[0][~possible] == -1).all()
     model = fitted("HMM")
     assert len(model.predict_topk([["a"]], 10**9)[0]) <= len(model.labels_)
-    with pytest.raises(LimitError, match="best labelings of 50 positions"):
+    with pytest.raises(LimitError, match="best structures would need"):
         LinearChain(torch.zeros(1, 50, 20), torch.zeros(20, 20)).topk(10**9)

@@ -11,7 +11,7 @@ from trelliswork.distributions.path_structure import PathStructure
 from trelliswork.distributions.tensors import bool_mask, check_integers, floats, host
 from trelliswork.errors import ShapeError
 from trelliswork.inference import segment
-from trelliswork.inference.semirings import Integers
+from trelliswork.inference.semirings import Integers, labels_of
 
 
 class SemiMarkovChain(PathStructure):
@@ -104,7 +104,7 @@ class SemiMarkovChain(PathStructure):
 
     def _decode(self, paths: Integers) -> Integers:
         _, T, _, S = self._scores.shape
-        return segment.labels_of(paths, T, S)
+        return labels_of(paths, T, S, 2 * S)
 
     def _score(self, structure: Any) -> Tensor:
         """Return the score (B,) of labels (B, T); -inf if a segment is too long, or none starts at position 0."""

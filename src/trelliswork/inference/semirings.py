@@ -165,6 +165,18 @@ class Recursions:
         return Links(*rows[np.argsort(rows[:, 0], kind="stable")].T.copy())
 
 
+def labels_of(paths: Integers, n_positions: int, n_labels: int, n_nodes: int) -> Integers:
+    """Return labels (.., T) of paths (.., longest) over graphs with ``n_nodes`` nodes per position after node 0.
+
+    The first nodes of a position are its labels. There is -1 where a path has none.
+    """
+    labels = np.full((*paths.shape[:-1], n_positions), -1)
+    position, label = np.divmod(paths[..., 1:] - 1, n_nodes)  # without the last node
+    *row, node = np.nonzero((position >= 0) & (label < n_labels))
+    labels[*row, position[*row, node]] = label[*row, node]
+    return labels
+
+
 def _ranges(lattice: Lattice, times: int = 1) -> threads.Ranges:
     return threads.cut(lattice.nodes * (lattice.widest * COST * times), least=threads.LEAST_WORK)
 

@@ -16,10 +16,10 @@ from trelliswork.inference.chain.passes import (
     pair_counts,
     sample,
     score,
-    topk,
     viterbi,
 )
 from trelliswork.inference.chain.potentials import Potentials, chain_potentials, is_short, sizes, transition_steps
+from trelliswork.inference.chain.ranked import topk
 
 __all__ = [
     "Expectations",

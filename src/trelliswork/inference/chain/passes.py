@@ -12,8 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trelliswork.compute import threads
-from trelliswork.compute.checks import check_possible, check_shape, number_of_best
-from trelliswork.compute.limits import check_cost
+from trelliswork.compute.checks import check_possible, check_shape
 from trelliswork.compute.padding import mask
 from trelliswork.errors import ValueRangeError
 from trelliswork.inference.chain.kernels import forward_backward, log_space, positions
@@ -178,27 +177,11 @@ def viterbi(potentials: Potentials) -> tuple[Integers, NDArray[np.float64]]:
     return labels, scores
 
 
-def topk(potentials: Potentials, k: int) -> tuple[Integers, NDArray[np.float64]]:
-    """Return labels (B, k, T) and scores (B, k) of the k best labelings of each sequence, all different, best first.
-
-    Axis 1 is shorter than k if there are fewer labelings than that, S^T. Labels are -1 in the padding and, like scores
-    of -inf, where a sequence has fewer possible labelings.
-    Time O(T S^2 k) in the worst case, memory O(T S k) per thread.
-    """
-    p = _double(potentials)
-    B, T, S = p.log_unary.shape
-    k = number_of_best(k, (S, T))
-    what = f"a search for the {k:,} best labelings of {T:,} positions"
-    check_cost(what, operations=float(T) * S * S * k, n_bytes=32.0 * T * S * k + 8.0 * B * T * k)
-    labels = np.full((B, k, T), -1, np.int64)
-    scores = np.full((B, k), -np.inf)
-    _run(log_space.topk, p, p.log_unary, p.pairwise, labels, scores)
-    check_possible(scores[:, 0], "no labeling to decode")
-    return labels, scores
-
-
 def sample(potentials: Potentials, uniforms: NDArray[np.float64]) -> Integers:
-    """Return exact samples: labels (n, B, T), -1 in the padding, from ``uniforms`` (n, B, T) in [0, 1)."""
+    """Return exact samples: labels (n, B, T), -1 in the padding, from ``uniforms`` (n, B, T) in [0, 1).
+
+    Memory O(n B S) besides the forward pass.
+    """
     p = potentials
     B, T, S = p.log_unary.shape
     check_shape("uniforms", uniforms.shape, "n B T", B=B, T=T)
@@ -208,10 +191,21 @@ def sample(potentials: Potentials, uniforms: NDArray[np.float64]) -> Integers:
         log_alpha = np.log(passed.alpha[:, :, :S], dtype=np.float64, casting="unsafe")
     which = np.flatnonzero(~passed.safe)
     if which.size:
-        log_alpha[which] = log_forward(p.take(which))[1]
+        log_alpha[which] = log_messages(p.take(which)).log_alpha
     labels = np.full(uniforms.shape, -1, np.int64)
-    double = _double(p)
-    _run(log_space.sample, double, double.pairwise, log_alpha, np.ascontiguousarray(uniforms), labels)
+    for t in range(T - 1, -1, -1):
+        live = np.flatnonzero(p.lengths > t)
+        scores = np.broadcast_to(log_alpha[live, t], (len(uniforms), len(live), S))
+        goes_on = p.lengths[live] > t + 1
+        if goes_on.any():
+            matrices = p.log_pairwise[live[goes_on] * p.batch_step + t * p.time_step]
+            scores = scores.copy()
+            scores[:, goes_on] += matrices[np.arange(len(matrices)), :, labels[:, live[goes_on], t + 1]]
+        sums = np.exp(scores - scores.max(axis=2, keepdims=True)).cumsum(axis=2)
+        total = sums[:, :, -1]
+        # The first label whose cumulative mass exceeds the uniform number, hence never one of probability zero.
+        left = np.minimum(uniforms[:, live, t] * total, np.nextafter(total, 0))
+        labels[:, live, t] = (sums <= left[:, :, None]).sum(axis=2)
     return labels
 
 
@@ -220,20 +214,36 @@ def score(potentials: Potentials, labels: Integers) -> NDArray[np.float64]:
     p = potentials
     B, T, S = p.log_unary.shape
     check_shape("labels", labels.shape, "B T", B=B, T=T)
-    bad = ((labels < 0) | (labels >= S)) & mask(p.lengths, T)
+    inside = mask(p.lengths, T)
+    bad = ((labels < 0) | (labels >= S)) & inside
     if bad.any():
         b, t = (int(i) for i in np.argwhere(bad)[0])
         raise ValueRangeError(f"labels must be between 0 and S-1={S - 1}, got {labels[b, t]} at ({b}, {t}).")
-    scores = np.empty(B)
-    _run(log_space.score, p, p.log_unary, p.pairwise, np.ascontiguousarray(labels, np.int64), scores)
-    return scores
+    at, rows = np.where(inside, labels, 0), np.arange(B)[:, None]
+    unary = np.where(inside, p.log_unary[rows, np.arange(T), at], 0)
+    matrix = rows * p.batch_step + np.arange(T - 1) * p.time_step
+    pairs = np.where(inside[:, 1:], p.log_pairwise[matrix, at[:, :-1], at[:, 1:]], 0)
+    total: NDArray[np.float64] = unary.sum(axis=1, dtype=np.float64) + pairs.sum(axis=1, dtype=np.float64)
+    return total
 
 
-def log_forward(p: Potentials) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Return log_z (B,) and log_alpha (B, T, S), computed in log space."""
-    log_z, log_alpha = np.empty(len(p.lengths)), np.full(p.log_unary.shape, -np.inf)
-    _run(log_space.forward, p, p.log_unary, p.pairwise, log_alpha, log_z)
-    return log_z, log_alpha
+def log_messages(p: Potentials) -> log_space.Messages:
+    """Return the results of both passes, computed in log space, of potentials in float64."""
+    shape = p.log_unary.shape
+    out = log_space.Messages(np.full(shape, -np.inf), np.full(shape, -np.inf), np.empty(shape[0]))
+    _run(log_space.messages, p, p.log_unary, p.pairwise, out)
+    return out
+
+
+def log_expectations(p: Potentials, *, edges: bool = False, counts: bool = False) -> tuple[Any, Any]:
+    """Return the results of ``expectations``, computed in log space, of potentials in float64."""
+    B, T, S = p.log_unary.shape
+    passed = log_messages(p)
+    nodes = np.zeros((B, T, S))
+    pairs = np.zeros((B, T - 1, S, S) if edges else (0, 0, S, S))
+    sums = np.zeros((B if counts else 0, S, S))
+    _run(log_space.expectations, p, p.log_unary, p.pairwise, passed, nodes, pairs, sums)
+    return passed.log_z, Expectations(nodes, pairs, sums)
 
 
 class _Outputs(NamedTuple):
@@ -281,7 +291,7 @@ def _recompute_log_z(p: Potentials, log_z: NDArray[np.float64], safe: NDArray[np
     which = np.flatnonzero(~safe)
     if which.size:
         again = p.take(which)
-        log_z[which] = log_partition(again) if p.log_unary.dtype == np.float32 else log_forward(again)[0]
+        log_z[which] = log_partition(again) if p.log_unary.dtype == np.float32 else log_messages(again).log_z
 
 
 def _finish(p: Potentials, safe: NDArray[np.bool_], out: _Outputs) -> Expectations:
@@ -290,7 +300,7 @@ def _finish(p: Potentials, safe: NDArray[np.bool_], out: _Outputs) -> Expectatio
     weight, slot, marginals, counts = out.arrays
     if which.size:
         again, wanted = p.take(which), {"edges": len(out.edges) > 0, "counts": len(counts) > 0}
-        precise: Any = _log_expectations  # or double precision, which rarely underflows
+        precise: Any = log_expectations  # or double precision, which rarely underflows
         if p.log_unary.dtype == np.float32:
             precise = expectations
         nodes, pairs, sums = precise(again, **wanted)[1]
@@ -310,22 +320,7 @@ def _finish(p: Potentials, safe: NDArray[np.bool_], out: _Outputs) -> Expectatio
     )
 
 
-def _log_expectations(p: Potentials, edges: bool, counts: bool) -> tuple[Floats, Expectations]:
-    """Return the results of ``expectations``, computed in log space."""
-    B, T, S = p.log_unary.shape
-    log_z, log_alpha = log_forward(p)
-    nodes = np.zeros((B, T, S))
-    pairs = np.zeros((B, T - 1, S, S) if edges else (0, 0, S, S))
-    sums = np.zeros((B if counts else 0, S, S))
-    _run(log_space.backward, p, p.log_unary, p.pairwise, log_alpha, log_z, nodes, pairs, sums)
-    return log_z, Expectations(nodes, pairs, sums)
-
-
 def _run(kernel: Any, p: Potentials, *arguments: object) -> None:
     """Run a kernel that processes the sequences in their own order."""
     costs = p.lengths * p.log_unary.shape[2] ** 2
     threads.run(kernel, threads.cut(costs, least=threads.LEAST_WORK), p.lengths, *arguments)
-
-
-def _double(p: Potentials) -> Potentials:
-    return p if p.log_unary.dtype == np.float64 else p.take(np.arange(len(p.lengths)))

@@ -18,9 +18,10 @@ from numpy.typing import NDArray
 
 from trelliswork.compute import threads
 from trelliswork.compute.checks import check_shape
+from trelliswork.compute.padding import mask
 from trelliswork.errors import ValueRangeError
-from trelliswork.inference.chain.kernels import segments as kernels
-from trelliswork.inference.chain.passes import log_forward
+from trelliswork.inference.chain.kernels import log_space
+from trelliswork.inference.chain.passes import log_messages
 from trelliswork.inference.chain.potentials import Potentials
 
 Integers = NDArray[np.int64]
@@ -49,47 +50,49 @@ class SegmentKinds:
         """Return the same for states that have these labels."""
         return SegmentKinds(self.kinds[labels], self.joins[np.ix_(labels, labels)])
 
-    def _arrays(self) -> kernels.Kinds:
-        order = np.argsort(self.kinds, kind="stable")
-        order = order[self.kinds[order] >= 0]
-        ptr = np.searchsorted(self.kinds[order], np.arange(self.n_kinds + 1))
-        return kernels.Kinds(np.ascontiguousarray(self.joins), ptr.astype(np.int64), order.astype(np.int64))
-
 
 class Segments:
-    """Chains with both passes, for questions about their segments; time and memory as those of the passes."""
+    """Chains with both passes, for questions about their segments, in log space."""
 
     def __init__(self, potentials: Potentials, kinds: SegmentKinds) -> None:
         p = potentials.take(np.arange(len(potentials.lengths)))
-        check_shape("kinds", kinds.kinds.shape, "S", S=p.log_unary.shape[2])
-        self.log_z, log_alpha = log_forward(p)
-        log_beta = np.full(p.log_unary.shape, -np.inf)
-        work = p.lengths * p.log_unary.shape[2] ** 2
-        self._ranges = threads.cut(work, least=threads.LEAST_WORK)
-        threads.run(kernels.backward, self._ranges, p.lengths, p.log_unary, p.pairwise, log_beta)
-        self._passes = kernels.Passes(p.lengths, p.log_unary, p.pairwise, log_alpha, log_beta, self.log_z)
-        self._kinds = kinds._arrays()
+        _, T, S = p.log_unary.shape
+        check_shape("kinds", kinds.kinds.shape, "S", S=S)
+        self._potentials, self._kinds, self._n_kinds = p, kinds.kinds, kinds.n_kinds
+        self._log_alpha, self._log_beta, self.log_z = log_messages(p)
+        self._joined = np.where(kinds.joins, p.log_pairwise, -np.inf)
+        apart = np.where(kinds.joins, -np.inf, p.log_pairwise)
+        # Scores of all labelings up to t if a segment starts there, and after t if one ends there.
+        self._starts, self._ends = self._log_alpha.copy(), self._log_beta.copy()
+        b, t = np.nonzero(mask(p.lengths, T)[:, 1:])
+        self._starts[b, t + 1] = p.log_unary[b, t + 1] + self._product(self._log_alpha[b, t], apart, b, t)
+        ahead = p.log_unary[b, t + 1] + self._log_beta[b, t + 1]
+        self._ends[b, t] = self._product(ahead, apart.transpose(0, 2, 1), b, t)
 
     def log_probabilities(self, rows: Integers) -> Doubles:
         """Return log p (n,) of segments ``rows`` (n, 4): sequence, kind, first position, one past the last."""
         rows = np.ascontiguousarray(rows, np.int64).reshape(-1, 4)
-        B, lengths, n_kinds = len(self.log_z), self._passes.lengths, len(self._kinds.ptr) - 1
+        B, lengths = len(self.log_z), self._potentials.lengths
         b, kind, first, end = rows.T
-        bad = (b < 0) | (b >= B) | (kind < 0) | (kind >= n_kinds)
+        bad = (b < 0) | (b >= B) | (kind < 0) | (kind >= self._n_kinds)
         bad |= (first < 0) | (first >= end) | (end > lengths[np.clip(b, 0, B - 1)])
         if bad.any():
             raise ValueRangeError(
                 f"rows must be (sequence, kind, first, end) within the chains, got {rows[bad][0].tolist()}."
             )
-        log_p = np.empty(len(rows))
-        threads.run(kernels.log_probabilities, threads.cut(end - first), self._passes, self._kinds, rows, log_p)
+        log_p, open_ = np.empty(len(rows)), np.arange(len(rows))
+        scores = self._start(b, kind, first)
+        while len(open_):
+            at = first[open_]
+            done = at == end[open_] - 1
+            log_p[open_[done]] = self._log_p(scores[done], self._ends, b[open_[done]], at[done])
+            open_, first = open_[~done], first + 1
+            scores = self._extend(scores[~done], b[open_], first[open_])
         return log_p
 
     def log_outside(self) -> Doubles:
         """Return the log-probability (B, T) that a position is in no segment; arbitrary in the padding."""
-        p, inside = self._passes, np.ones(self._passes.log_unary.shape[2], bool)
-        inside[self._kinds.members] = False
-        free = (p.log_alpha + p.log_beta)[:, :, inside] - p.log_z[:, None, None]
+        free = (self._log_alpha + self._log_beta)[:, :, self._kinds < 0] - self.log_z[:, None, None]
         return np.asarray(np.logaddexp.reduce(free, axis=2, initial=-np.inf))
 
     def likely(self, least: float = 0.0) -> tuple[Integers, Doubles]:
@@ -97,15 +100,41 @@ class Segments:
 
         They are sorted by sequence, first position and kind.
         """
-        with np.errstate(divide="ignore"):
-            log_least = float(np.log(least))
-        offsets = np.zeros(len(self.log_z) + 1, np.int64)
-        rows, log_p = np.empty((0, 4), np.int64), np.empty(0)
-        for size in (False, True):
-            threads.run(kernels.likely, self._ranges, self._passes, self._kinds, log_least, offsets, rows, log_p)
-            if not size:
-                offsets = np.cumsum(offsets)
-                rows, log_p = np.empty((int(offsets[-1]), 4), np.int64), np.empty(int(offsets[-1]))
-                if not len(rows):
-                    break
-        return rows, log_p
+        log_least = np.log(least) if least > 0 else np.finfo(np.float64).min
+        lengths = self._potentials.lengths
+        possible = mask(lengths, self._log_alpha.shape[1]) & (self.log_z > -np.inf)[:, None]
+        b, first, kind = np.nonzero(np.repeat(possible[:, :, None], self._n_kinds, axis=2))
+        scores, rows = self._start(b, kind, first), np.stack([b, kind, first, first + 1], axis=1)
+        found: list[tuple[Integers, Doubles]] = [(rows[:0], np.empty(0))]
+        while len(rows):
+            # All segments that start here and reach this position, and those that end here.
+            reached = self._log_p(scores, self._log_beta, rows[:, 0], rows[:, 3] - 1) >= log_least
+            rows, scores = rows[reached], scores[reached]
+            log_p = self._log_p(scores, self._ends, rows[:, 0], rows[:, 3] - 1)
+            found.append((rows[log_p >= log_least], log_p[log_p >= log_least]))
+            longer = rows[:, 3] < lengths[rows[:, 0]]
+            scores = self._extend(scores[longer], rows[longer, 0], rows[longer, 3])
+            rows = rows[longer] + [0, 0, 0, 1]
+        rows, log_p = np.concatenate([rows for rows, _ in found]), np.concatenate([log_p for _, log_p in found])
+        order = np.lexsort(rows[:, [3, 1, 2, 0]].T)
+        return rows[order], log_p[order]
+
+    def _product(self, left: Doubles, matrices: Doubles, b: Integers, t: Integers) -> Doubles:
+        """Return the log sums (n, S) over i of exp(left[n, i] + the transition i, j from t to t+1 of sequence b)."""
+        which, out = b * self._potentials.batch_step + t * self._potentials.time_step, np.empty(left.shape)
+        ranges = threads.cut_evenly(max(len(left), 1), max(left.shape[1], 1) ** 2, least=threads.LEAST_WORK)
+        threads.run(log_space.products, ranges if len(left) else [], left, np.ascontiguousarray(matrices), which, out)
+        return out
+
+    def _start(self, b: Integers, kind: Integers, first: Integers) -> Doubles:
+        """Return the scores (n, S) of segments of one position, by label; -inf for labels of other kinds."""
+        return np.where(self._kinds == kind[:, None], self._starts[b, first], -np.inf)
+
+    def _extend(self, scores: Doubles, b: Integers, t: Integers) -> Doubles:
+        """Return the scores (n, S) of segments that go on to position t."""
+        return self._potentials.log_unary[b, t] + self._product(scores, self._joined, b, t - 1)
+
+    def _log_p(self, scores: Doubles, after: Doubles, b: Integers, t: Integers) -> Doubles:
+        """Return log p (n,) of segments up to position t, by the scores (B, T, S) ``after`` it."""
+        log_sums = np.logaddexp.reduce(scores + after[b, t], axis=1, initial=-np.inf)
+        return log_sums - np.where(self.log_z > -np.inf, self.log_z, 0)[b]

@@ -4,8 +4,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trelliswork.inference.chain import chain_potentials
-from trelliswork.inference.chain.kernels import forward_backward, log_space, viterbi
-from trelliswork.inference.chain.kernels.records import Chains, Outputs, Pairwise
+from trelliswork.inference.chain.kernels import forward_backward, viterbi
+from trelliswork.inference.chain.kernels.records import Chains, Outputs
+from trelliswork.inference.chain.passes import log_expectations
 
 Doubles = NDArray[np.float64]
 Floats = NDArray[np.floating]
@@ -81,11 +82,8 @@ def log_space_expectations(
     lengths: Integers, log_unary: Floats, log_pairwise: Floats, *, counts: bool
 ) -> tuple[Doubles, Doubles, Doubles]:
     """Return log Z (n,), marginals (n, T, S) and transition counts (n or 0, S, S) of chains, computed in log space."""
-    n, _, S = log_unary.shape
-    unary = np.ascontiguousarray(log_unary, np.float64)
-    pairwise = Pairwise(np.ascontiguousarray(log_pairwise, np.float64)[None], 0, 0)
-    log_z, log_alpha, nodes = np.empty(n), np.full(unary.shape, -np.inf), np.zeros(unary.shape)
-    sums = np.zeros((n if counts else 0, S, S))
-    log_space.forward(0, n, lengths, unary, pairwise, log_alpha, log_z)
-    log_space.backward(0, n, lengths, unary, pairwise, log_alpha, log_z, nodes, np.empty((0, 0, S, S)), sums)
+    chains = chain_potentials(
+        log_unary.astype(np.float64), log_pairwise.astype(np.float64), lengths, check_values=False
+    )
+    log_z, (nodes, _, sums) = log_expectations(chains, counts=counts)
     return log_z, nodes, sums

@@ -6,8 +6,6 @@ end is a segment and takes its score; an edge from end to start takes the transi
 
 from typing import NamedTuple
 
-import numpy as np
-
 from trelliswork.inference.semirings import Integers, Lattice, Recursions
 
 
@@ -47,12 +45,3 @@ def lattice(lengths: Integers, n_positions: int, longest: int, n_labels: int) ->
     """Return the graphs of a batch. Parts are segments (T, L, S) by start, length - 1 and label; pairs are (S, S)."""
     sizes = Sizes(lengths, longest, n_labels)
     return Lattice(sizes, 2 + 2 * lengths * n_labels, max(longest, n_labels), 2 + 2 * n_positions)
-
-
-def labels_of(paths: Integers, n_positions: int, n_labels: int) -> Integers:
-    """Return labels (.., T) of paths (.., longest): that of a segment at its first position, -1 elsewhere."""
-    labels = np.full((*paths.shape[:-1], n_positions), -1)
-    position, label = np.divmod(paths[..., 1:] - 1, 2 * n_labels)  # without the last node
-    *row, node = np.nonzero((position >= 0) & (label < n_labels))
-    labels[*row, position[*row, node]] = label[*row, node]
-    return labels

@@ -123,10 +123,10 @@ def _in_log_space(log_unary, log_transition, weight, marginals, counts):
     matrix[0] = log_transition
     pairwise = Pairwise(matrix, 0, 0)
     lengths, log_z = np.full(1, T), np.empty(1)
-    log_alpha, nodes = np.empty((1, T, S)), np.zeros((1, T, S))
-    no_edges, sums = np.empty((0, T, S, S)), np.zeros((1, S, S))
-    log_space.forward(0, 1, lengths, unary, pairwise, log_alpha, log_z)
-    log_space.backward(0, 1, lengths, unary, pairwise, log_alpha, log_z, nodes, no_edges, sums)
+    passed = log_space.Messages(np.empty((1, T, S)), np.empty((1, T, S)), log_z)
+    nodes, no_edges, sums = np.zeros((1, T, S)), np.empty((0, T, S, S)), np.zeros((1, S, S))
+    log_space.messages(0, 1, lengths, unary, pairwise, passed)
+    log_space.expectations(0, 1, lengths, unary, pairwise, passed, nodes, no_edges, sums)
     marginals[:] = 0
     for t in range(T):
         for j in range(S):
