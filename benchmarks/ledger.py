@@ -21,6 +21,7 @@ from trelliswork.inference.chain import passes
 from trelliswork.inference.chain.beam import Beam
 from trelliswork.inference.chain.beam import passes as beam_passes
 from trelliswork.inference.chain.beam.kernels.records import Choice
+from trelliswork.inference.chain.beam.log_space import log_chain, log_space
 from trelliswork.inference.chain.beam.sparse import SparseTransitions, sparse_chain
 from trelliswork.models.hmm.objective import Sequences, expected_counts
 from trelliswork.models.hmm.updates import random_parameters
@@ -66,7 +67,7 @@ def beams(p: Any, beam: Beam) -> Calls:
 
     def plain() -> None:
         for b in range(len(p.lengths)):
-            beam_passes.log_space(beam_passes.log_chain(p, b), choice, None, 1.0, np.empty(0), np.empty(0))
+            log_space(log_chain(p, b), choice, None, 1.0, np.empty(0), np.empty(0))
 
     return lambda: beam_passes.expectations(p, beam), plain
 

@@ -114,10 +114,10 @@ class Segments:
             found.append((rows[log_p >= log_least], log_p[log_p >= log_least]))
             longer = rows[:, 3] < lengths[rows[:, 0]]
             scores = self._extend(scores[longer], rows[longer, 0], rows[longer, 3])
-            rows = rows[longer] + [0, 0, 0, 1]
-        rows, log_p = np.concatenate([rows for rows, _ in found]), np.concatenate([log_p for _, log_p in found])
+            rows = rows[longer] + np.array([0, 0, 0, 1])
+        rows, every = np.concatenate([part[0] for part in found]), np.concatenate([part[1] for part in found])
         order = np.lexsort(rows[:, [3, 1, 2, 0]].T)
-        return rows[order], log_p[order]
+        return rows[order], every[order]
 
     def _product(self, left: Doubles, matrices: Doubles, b: Integers, t: Integers) -> Doubles:
         """Return the log sums (n, S) over i of exp(left[n, i] + the transition i, j from t to t+1 of sequence b)."""

@@ -1,7 +1,7 @@
 """Inference within beams: allocate, call the kernels, repeat in log space the sequences that they marked as unsafe."""
 
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,13 +11,12 @@ from trelliswork.compute.checks import check_possible, check_shape
 from trelliswork.compute.padding import mask, unpad
 from trelliswork.errors import ValueRangeError
 from trelliswork.inference.chain.beam import FULL, Beam, BeamExpectations, BeamPaths, BeamSets
-from trelliswork.inference.chain.beam.kernels import log_space as log_kernels
 from trelliswork.inference.chain.beam.kernels import viterbi as viterbi_kernels
 from trelliswork.inference.chain.beam.kernels.dense import Matrices, dense
-from trelliswork.inference.chain.beam.kernels.log_space import LogChain
 from trelliswork.inference.chain.beam.kernels.records import Batch, Buffer, Choice, Results, Safety
 from trelliswork.inference.chain.beam.kernels.sparse import Entries, sparse
 from trelliswork.inference.chain.beam.kernels.viterbi import Paths
+from trelliswork.inference.chain.beam.log_space import log_chain, log_space
 from trelliswork.inference.chain.beam.sparse import SparseChain
 from trelliswork.inference.chain.potentials import LIMIT, Floats, Potentials, exp_transition, whole_vectors
 
@@ -86,58 +85,6 @@ def expectations(
         states, marginals = states[order], marginals[order]
     summed = sums.sum(axis=0) if counts else None
     return BeamExpectations(log_z, offsets, BeamSets(ptr, states), marginals, summed, kept, exact)
-
-
-class LogSpace(NamedTuple):
-    """Result of one sequence in log space."""
-
-    log_z: float
-    member: NDArray[np.bool_]  # (T, S)
-    marginals: NDArray[np.float64]  # (T, S)
-    kept: NDArray[np.float64]  # (T,)
-    exact: bool
-
-
-def log_space(
-    chain: LogChain,
-    choice: Choice,
-    member: NDArray[np.bool_] | None,
-    weight: float,
-    counts: NDArray[np.float64],
-    edges: NDArray[np.float64],
-) -> LogSpace:
-    """Compute one sequence in log space within beams, or within ``member`` (T, S).
-
-    All states are used if the beams lose every path. ``counts`` and ``edges`` grow as in the kernel ``masked``.
-    """
-    T, S = len(chain.log_unary), len(chain.emits)
-    kept, exact = np.full(T, np.nan), False
-    if member is None:
-        member = np.zeros((T, S), bool)
-        if not log_kernels.choose(chain, choice, member, kept):
-            member[:], kept[:], exact = True, 1, True
-    marginals = np.zeros((T, S))
-    log_z = log_kernels.masked(chain, weight, member, marginals, counts, edges)
-    if log_z == -np.inf and not exact:
-        member, kept, exact = np.ones((T, S), bool), np.ones(T), True
-        log_z = log_kernels.masked(chain, weight, member, marginals, counts, edges)
-    return LogSpace(float(log_z), member, marginals, kept, exact)
-
-
-def log_chain(p: Potentials | SparseChain, b: int) -> LogChain:
-    """Return sequence b in float64 for the kernels in log space."""
-    n = int(p.lengths[b])
-    unary, L = p.log_unary[b, :n].astype(np.float64), p.log_unary.shape[2]
-    if isinstance(p, SparseChain):
-        s, values = p.transitions, p.log_weights.astype(np.float64)
-        ends = p.log_start.astype(np.float64), p.log_end.astype(np.float64)
-        return LogChain(unary, s.emits, *ends, s.indptr, s.targets, values, 0)
-    first = b * p.batch_step
-    matrices = p.log_pairwise[first : first + (n - 1) * p.time_step + 1 - p.time_step if n > 1 else first + 1]
-    zeros, values = np.zeros(L), matrices.astype(np.float64).reshape(-1)
-    return LogChain(
-        unary, np.arange(L, dtype=np.int32), zeros, zeros, NO_SETS.ptr, NO_SETS.states, values, L * L * p.time_step
-    )
 
 
 def viterbi(potentials: Potentials | SparseChain, beam: Beam) -> BeamPaths:

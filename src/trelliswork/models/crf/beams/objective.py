@@ -22,7 +22,8 @@ from trelliswork.inference import chain
 from trelliswork.inference.chain.beam import FULL, Beam, BeamSets, BeamStatistics, Rule, joined
 from trelliswork.inference.chain.beam.kernels.records import Choice, Safety
 from trelliswork.inference.chain.beam.kernels.select import BeamRows
-from trelliswork.inference.chain.beam.passes import NO_SETS, log_chain, log_space, members
+from trelliswork.inference.chain.beam.log_space import log_chain, log_space
+from trelliswork.inference.chain.beam.passes import NO_SETS, members
 from trelliswork.inference.chain.potentials import LIMIT
 from trelliswork.learning.evaluation import SharedEvaluation
 from trelliswork.models.crf.beams.choice import NO_ROWS, choose, union
