@@ -20,7 +20,7 @@ KINDS = {  # command: file, options, texts on the page
     "mrf-tagger": ("some.txt", ["--columns", "0", "--label", "1", "--max-iter", "3"], ["Largest weights"]),
     "parser": (
         "some.conllu",
-        ["--dev", "{dev}.conllu", "--order", "1", "--hash-bits", "14", "--max-iter", "2", "--max-iter-labels", "1"],
+        ["--dev", "{dev}.conllu", "--order", "1", "--hash-bits", "14", "--max-iter", "2"],
         ["A tree and its arcs", "By length", "Development data", "Calibration"],
     ),
     "pcfg": ("some.mrg", ["--n-nonterminals", "3", "--n-preterminals", "4", "--max-iter", "2"],

@@ -19,7 +19,7 @@ RAW = "".join(" ".join(s.words[:-1]) + s.words[-1] + ("\n\n" if k % 5 == 4 else 
 
 
 X = [list(zip(s.words, s.tags, strict=True)) for s in SENTENCES]
-SMALL = {"order": 1, "max_iter": 1, "max_iter_labels": 1, "hash_bits": 12, "projective": False}
+SMALL = {"order": 1, "max_iter": 1, "hash_bits": 12, "projective": False}
 MODELS = {
     "hmm": lambda: HMM().fit(WORDS, [s.tags for s in SENTENCES]),
     "chunker": lambda: CRF("pos", max_iter=5).fit(WORDS, [s.chunks for s in SENTENCES]),

@@ -394,7 +394,7 @@ def test_parser_with_clusters(tmp_path):
     X_trees = [[("dogs", "N"), ("bark", "V")], [("big", "A"), ("dogs", "N"), ("bark", "V")]] * 4
     y = [[(2, "nsubj"), (0, "root")], [(2, "amod"), (3, "nsubj"), (0, "root")]] * 4
     known = BrownClusters.from_paths({"dogs": "010", "cats": "011", "bark": "1", "big": "00"})
-    options = {"order": 2, "hash_bits": 12, "min_count": 1, "max_iter": 1, "max_iter_second_order": 1}
+    options = {"order": 2, "hash_bits": 12, "min_count": 1, "max_iter": 1}
     plain = made(tw.DependencyParser, **options).fit(X_trees, y)
     parser = made(tw.DependencyParser, clusters=known, **options).fit(X_trees, y)
     active = [sum(int((w != 0).sum()) for w in p.weights_[:2]) for p in (plain, parser)]

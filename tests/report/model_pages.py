@@ -70,7 +70,7 @@ def _pages(kind: str) -> list[Page]:
     if kind == "parser":
         heads, relations = [list(s.heads) for s in DEV], [list(s.relations) for s in DEV]
         sample = Sample("development", tagged(DEV), heads, relations)
-        model = DependencyParser(1, hash_bits=14, max_iter=2, options={"max_iter_labels": 1})
+        model = DependencyParser(1, hash_bits=14, max_iter=2)
         model.fit(tagged(TRAIN), trees(TRAIN), dev=(sample.X, trees(DEV)))
         report = model.evaluate(sample.X, trees(DEV))
         return [training_page(model, outcome, sample=sample),

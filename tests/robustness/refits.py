@@ -61,7 +61,7 @@ ESTIMATORS = {
     ),
     "mrf-tagger": (lambda: MRFTagger(max_iter=1), TAGGED, lambda m: m.predict(SENTENCES)),
     "parser": (
-        lambda: DependencyParser(1, max_iter=1, options={"max_iter_labels": 1}, hash_bits=10, calibrated=False),
+        lambda: DependencyParser(1, max_iter=1, hash_bits=10, calibrated=False),
         TREES,
         lambda m: m.predict(PAIRS),
     ),

@@ -57,9 +57,9 @@ FAMILIES = {
         words(), tags(), dev=(words("dev", 20), tags("dev", 20)), **o
     ),
     "hmm-lm": lambda **o: t.HMMLanguageModel(4, hidden=4, max_iter=3).fit(words(), dev=words("dev", 10), **o),
-    "parser": lambda **o: t.DependencyParser(
-        1, hash_bits=12, max_iter=4, options={"max_iter_labels": 2}, tagger="hmm"
-    ).fit(*trees(), dev=trees("dev", 10), **o),
+    "parser": lambda **o: t.DependencyParser(1, hash_bits=12, max_iter=4, tagger="hmm").fit(
+        *trees(), dev=trees("dev", 10), **o
+    ),
     "pcfg": lambda **o: t.PCFG(2, n_preterminals=3, max_iter=6, tol=1e-4).fit(short(), **o),
     "pcfg-gradient": lambda **o: t.PCFG(
         2, n_preterminals=3, options={"algorithm": "gradient"}, max_iter=6, tol=1e-2

@@ -60,7 +60,7 @@ def demo(
         f"[bold]Tagger[/] (CRF), {seconds['tagger']:.0f} s: {tagging:.1%} of the words of {len(test)} new sentences "
         "have the correct tag."
     )
-    parser = DependencyParser(2, max_iter=3, options={"max_iter_second_order": 3, "max_iter_labels": 4})
+    parser = DependencyParser(2)
     learn("parser", parser, 10, *_trees(train), dev=_trees(dev))
     parsing = parser.evaluate(*_trees(test))
     console.print(

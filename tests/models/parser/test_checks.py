@@ -9,11 +9,7 @@ from trelliswork import DependencyParser
 from trelliswork.errors import NotFittedError, ShapeError, ValueRangeError
 
 WRONG = {
-    "bp_iterations": (0, 2.5, True),
-    "threshold": (2, None),
     "max_iter": (0, 1.5, True),
-    "max_iter_second_order": (0,),
-    "max_iter_labels": (0,),
     "learning_rate": (0, float("nan"), float("inf"), "x"),
     "seed": (-1, 0.5, None),
     "projective": (1, "yes"),
@@ -21,7 +17,6 @@ WRONG = {
     "order": (3, 1.0, True),
     "hash_bits": (40, 16.5),
     "patience": (0,),
-    "early_stopping": ("las", None),
     "tagger": ("x", 1),
     "batch_size": (0,),
     "min_count": (0,),

@@ -12,6 +12,7 @@ from tests.oracle.trees import is_projective, is_tree, trees
 from trelliswork import DependencyParser, SpanningTree, load
 from trelliswork.distributions import NearlyProjectiveTree
 from trelliswork.errors import ValueRangeError
+from trelliswork.models.parser import scoring
 from trelliswork.models.parser.calibration import _cost
 from trelliswork.models.parser.data import read_arcs
 from trelliswork.models.parser.decoding import features_of
@@ -53,7 +54,7 @@ def data():
 @pytest.mark.parametrize("order", [1, 2])
 def test_a_fitted_cost_keeps_crossings_near_those_of_gold(order, data, tmp_path):
     (X, y), dev, (X_test, y_test) = data
-    gold, settings = heads_of(y_test), SMALL | {"max_iter_labels": 1}
+    gold, settings = heads_of(y_test), SMALL
 
     def measure(parser):
         """Return the number of correct heads and of sentences with crossing arcs."""
@@ -86,7 +87,7 @@ def test_a_fitted_cost_keeps_crossings_near_those_of_gold(order, data, tmp_path)
 
 def test_the_cost_gives_as_many_crossings_as_gold(data):
     (X, y), dev, _ = data
-    parser = made(DependencyParser, 1, **SMALL, projective=False, options={"max_iter_labels": 1}).fit(X, y, dev=dev)
+    parser = made(DependencyParser, 1, **SMALL, projective=False).fit(X, y, dev=dev)
     n = n_crossing(heads_of(dev[1]))
     assert n / 1.2 <= n_crossing(heads_of(parser.predict(dev[0]))) <= 1.2 * n
     flat = [tree for words, tree in zip(*dev, strict=True) if is_projective(tuple(h for h, _ in tree))]
@@ -103,10 +104,12 @@ CROSSING = [3, 4, 0, 3]
 def mixed(request, data):
     """A parser of each order that prunes nothing."""
     (X, y), (X_dev, y_dev), _ = data
-    settings = SMALL | {"projective": False, "threshold": 0.0, "max_iter_labels": 1}
-    parser = made(DependencyParser, request.param, **settings).fit(X[:150], y[:150], dev=(X_dev[:100], y_dev[:100]))
-    assert 0 < parser.report_.details["crossing_share"] < 1
-    return parser
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(scoring, "THRESHOLD", 0.0)
+        parser = made(DependencyParser, request.param, **SMALL, projective=False)
+        parser.fit(X[:150], y[:150], dev=(X_dev[:100], y_dev[:100]))
+        assert 0 < parser.report_.details["crossing_share"] < 1
+        yield parser
 
 
 def enumerated(parser, sentence):
@@ -193,8 +196,8 @@ def test_gradient_and_value_of_the_second_order(heads):
     start, rng, batch = np.zeros(1 << 10, np.float32), np.random.default_rng(0), np.array([0])
     model = [0.1 * rng.normal(size=1 << 10) for _ in range(3)]
     propagation = Propagation(TreeKind(True, True), max_iter=300, tolerance=1e-12)
-    scorer = TreeScorer(features, propagation, 0.0, start)
-    pruned = prune([(scorer, batch)], tokens, gold, every)
+    scorer = TreeScorer(features, propagation, start)
+    pruned = prune(scorer, tokens, gold, every)
     settings = {"rate": 0.1, "active": 0.0}
     trainer = SecondOrder(tokens, gold, features, propagation, pruned, start, every, **settings)
     without = SecondOrder(tokens, gold, features, propagation, pruned, start, **settings)
@@ -250,5 +253,5 @@ def test_the_cost_is_a_matter_of_evidence():
 
 def test_projective_parsers_have_no_cost():
     X, y = treebank("train", 20)
-    parser = made(DependencyParser, 1, **SMALL, options={"max_iter_labels": 1}).fit(X, y, dev=(X, y))
+    parser = made(DependencyParser, 1, **SMALL).fit(X, y, dev=(X, y))
     assert "crossing_cost" not in parser.report_.details

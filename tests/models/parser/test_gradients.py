@@ -56,8 +56,8 @@ def test_gradient_of_the_second_order_at_convergence(heads):
 def check_second_order(heads, propagation, tolerance):
     """Compare the gradient with central differences, for the weights of each kind of part."""
     tokens, gold, features, weights = problem(heads)
-    scorer = TreeScorer(features, propagation, 0.0, weights[0])
-    pruned = prune([(scorer, np.arange(3))], tokens, gold)
+    scorer = TreeScorer(features, propagation, weights[0])
+    pruned = prune(scorer, tokens, gold, gold)
     start = np.zeros(1 << BITS, np.float32)
     trainer = SecondOrder(tokens, gold, features, propagation, pruned, start, rate=0.1, active=0.0)
     batch, model = np.array([2, 0, 1]), weights[1:]

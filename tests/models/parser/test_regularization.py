@@ -1,4 +1,4 @@
-"""Dropout of features, pruning by models that have not seen a sentence, and the cost of crossing arcs."""
+"""Dropout of features and the L2 penalty."""
 
 import numpy as np
 import pytest
@@ -7,10 +7,8 @@ from tests.estimators import made
 from tests.models.parser.corpus import SMALL, treebank
 from trelliswork import DependencyParser
 from trelliswork.compute.threads import num_threads
-from trelliswork.learning.watch import Watch
 from trelliswork.models.parser.first_order import NO_DROP, dropout
 from trelliswork.models.parser.kernels.arcs import remaining
-from trelliswork.models.parser.training import Stages, jackknifed
 
 X, Y = treebank("train", 60)
 
@@ -33,31 +31,8 @@ def test_dropout_and_l2_give_the_same_parser_for_any_number_of_threads():
     weights = []
     for n in (1, 2):
         with num_threads(n):
-            model = made(
-                DependencyParser, 2, **SMALL, dropout=0.2, l2=0.01, options={"pruning_folds": 2, "max_iter_labels": 1}
-            ).fit(X, Y)
+            model = made(DependencyParser, 2, **SMALL, dropout=0.2, l2=0.01).fit(X, Y)
             weights.append([*model.weights_, model._learned.labels.weights])
     assert all((a == b).all() for a, b in zip(*weights, strict=True))
-    plain = made(
-        DependencyParser, 2, **SMALL, dropout=0.0, l2=0.0, options={"pruning_folds": 2, "max_iter_labels": 1}
-    ).fit(X, Y)
+    plain = made(DependencyParser, 2, **SMALL, dropout=0.0, l2=0.0).fit(X, Y)
     assert all((a != b).any() for a, b in zip(weights[0], plain.weights_, strict=False))
-
-
-def test_pruning_models_have_not_seen_their_sentences():
-    class Trainer:
-        def __init__(self, some):
-            self.some, self.epochs = some, 0
-
-        def epoch(self, number, progress):
-            self.epochs = number
-
-        def parameters(self):
-            return {"arcs": (self.some, self.epochs)}
-
-    results = jackknifed(Trainer, 10, 3, 2, 0, Stages(Watch()))
-    assert sorted(np.concatenate([own for _, own in results])) == list(range(10))
-    for (seen, epochs), own in results:
-        assert sorted([*seen, *own]) == list(range(10))
-        assert epochs == 2
-        assert 3 <= len(own) <= 4

@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from trelliswork.models import PCFG, DependencyParser
 
 WORDS, TAGS = ("form", "lemma"), ("upos", "xpos", "feats")  # CoNLL-U columns that --columns may name
-SECOND_ORDER = ("threshold", "bp_iterations", "max_iter_second_order")
 
 
 def parser(
@@ -51,13 +50,8 @@ def parser(
 
     one_process("a parser")
     names = [*COLUMNS, "feats"] if columns is None else _columns(columns)
-    unused = [name for name in SECOND_ORDER if name in job.given]
-    if model.order == 1 and unused:
-        options = ", ".join("--" + name.replace("_", "-") for name in unused)
-        raise typer.BadParameter(f"{options}: for the second order only, leave out with --order 1.")
-    for name in ("patience", "early_stopping"):
-        if name in job.given and job.dev is None:
-            raise typer.BadParameter(f"--{name.replace('_', '-')} refers to development data: give --dev too.")
+    if "patience" in job.given and job.dev is None:
+        raise typer.BadParameter("--patience refers to development data: give --dev too.")
     source = job.inputs(train)
     corpus, heads, labels = _read(source, names)
     if columns is None:
@@ -68,9 +62,9 @@ def parser(
     if held_out is not None and model.tagger is None:  # with a tagger the tags of development data are ignored
         check_tags(held_out[0], names, str(job.dev))
     dev = None if held_out is None else (held_out[0], pairs(*held_out[1:]))
-    total = model.max_iter + (model.max_iter_second_order if model.order == 2 else 0)
+    total = model.max_iter * model.order
     if any(name is not None for row in labels for name in row):
-        total += model.max_iter_labels
+        total += model.max_iter + 1
     n_sentences, n_tokens = totals(len(corpus), corpus.n_tokens)
     with naming_lines(source, Layout("conllu", ["form"], None), corpus):
         job.fit(model, corpus, pairs(heads, labels), n_tokens=n_tokens, total=total, dev=dev)

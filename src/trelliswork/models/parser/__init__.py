@@ -2,7 +2,7 @@
 
 import math
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import KW_ONLY, replace
 from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Self
@@ -24,20 +24,16 @@ from trelliswork.models.parameters import (
     TRAINING,
     BatchSize,
     Clusters,
-    FurtherOptions,
     Parameter,
     Patience,
     Seed,
     estimator,
     later,
-    option,
 )
 from trelliswork.models.parser.calibration import (
-    averaged,
-    calibration_folds,
     fit_crossings,
     fit_temperatures,
-    head_log_score,
+    held_out_sample,
 )
 from trelliswork.models.parser.data import (
     Arcs,
@@ -54,8 +50,8 @@ from trelliswork.models.parser.data import (
 )
 from trelliswork.models.parser.decoding import Decode, LabeledTree, Learned, Parsing, Reader, correct_heads, features_of
 from trelliswork.models.parser.features import ParseTokens, TokenCoder
-from trelliswork.models.parser.first_order import Integers, TreeKind, Weights
-from trelliswork.models.parser.labels import LabelModel, LabelTrainer, Metric, correct_arcs
+from trelliswork.models.parser.first_order import TreeKind, Weights
+from trelliswork.models.parser.labels import LabelModel, LabelTrainer, correct_arcs
 from trelliswork.models.parser.scoring import TreeScorer, check_lengths, flat_heads, prior_cost, prune
 from trelliswork.models.parser.second_order import Propagation, SecondOrderFeatures
 from trelliswork.models.parser.tags import TaggerKind, TaggerTrainer
@@ -71,15 +67,12 @@ from trelliswork.models.parser.training import (
     Problem,
     SecondOrder,
     Stages,
-    jackknifed,
 )
 from trelliswork.models.tasks import TreeParser
 
 if TYPE_CHECKING:
     from trelliswork.distributions import NearlyProjectiveTree, ProjectiveTree, SpanningTree
 
-Count = Callable[[TreeScorer, ParseTokens, Gold], tuple[float, int]]  # a sum over words, and their number
-LIMITS = ("max_iter", "max_iter_second_order", "max_iter_labels")  # of training
 SECOND_ORDER_RATE, LABEL_RATE = 0.25, 2.5  # step sizes as multiples of that of the first order: the best on UD EWT
 
 
@@ -158,7 +151,7 @@ class DependencyParser(TreeParser):
             maximum=30,
         ),
     ] = 22
-    max_iter: Annotated[int, Parameter("Epochs of the first order.", minimum=1, panel=TRAINING)] = 3
+    max_iter: Annotated[int, Parameter("Epochs of each order; labels have one more.", minimum=1, panel=TRAINING)] = 3
     batch_size: BatchSize = 32
     learning_rate: Annotated[
         float,
@@ -184,56 +177,13 @@ class DependencyParser(TreeParser):
     calibrated: Annotated[
         bool,
         Parameter(
-            "Fit the temperatures of the scores, so that probabilities are frequencies: on development data, or on "
-            "a part of the training data (calibration_folds).",
+            "Fit the temperatures of the scores, so that probabilities are frequencies: on development data, or on a "
+            "part of the training data.",
             panel=TRAINING,
         ),
     ] = True
     patience: Patience = 3
     seed: Seed = 0
-    options: FurtherOptions = None
-    max_iter_second_order: Annotated[int, Parameter("Epochs of the second order.", minimum=1, panel=TRAINING)] = option(
-        3
-    )
-    max_iter_labels: Annotated[int, Parameter("Epochs of the labels.", minimum=1, panel=TRAINING)] = option(4)
-    threshold: Annotated[
-        float,
-        Parameter(
-            "Pruning for order 2 keeps arcs with at least this fraction of the probability of the best arc into "
-            "the same word.",
-            minimum=0,
-            below=1,
-        ),
-    ] = option(1e-3)
-    pruning_folds: Annotated[
-        int,
-        Parameter(
-            "Training sentences are pruned by first-order models that have not seen them, one per fold; 1: by the "
-            "first-order model itself.",
-            minimum=1,
-        ),
-    ] = option(1)
-    bp_iterations: Annotated[int, Parameter("Maximum number of iterations of belief propagation.", minimum=1)] = option(
-        Propagation.max_iter
-    )
-    calibration_folds: Annotated[
-        int,
-        Parameter(
-            "Parsers that fit temperatures without development data, on sentences that they have not seen. 1: one, "
-            "trained on 3,000 sentences at most, if there are 1,000; from 2 on: cross-validation, each a whole "
-            "training; 0: temperatures are 1.",
-            minimum=0,
-            panel=TRAINING,
-        ),
-    ] = option(1)
-    early_stopping: Annotated[
-        Metric,
-        Parameter(
-            "Metric on development data by which each stage keeps its best epoch and stops: accuracy (UAS of "
-            "trees, LAS of labels), or the log score, the mean log-probability of gold heads and labels.",
-            panel=TRAINING,
-        ),
-    ] = option("accuracy")
 
     def fit(
         self,
@@ -256,9 +206,9 @@ class DependencyParser(TreeParser):
             For each word its head, counted from 1, 0 for the root, ``None`` if unknown; or a pair (head, label), with
             ``None`` for an unknown head or label.
         dev : (X, y), optional
-            Development data: each stage keeps its best epoch, by UAS for trees and by LAS for labels or by the log
-            score (``early_stopping``), and stops after ``patience`` epochs without an improvement. The second order is
-            kept unless its UAS is lower than that of the first order; without development data it is always kept.
+            Development data: each stage keeps its best epoch, by UAS for trees and by LAS for labels, and stops after
+            ``patience`` epochs without an improvement. The second order is kept unless its UAS is lower than that of
+            the first order; without development data it is always kept.
         checkpoint : path, optional
             A file for the state of training, written twice a minute, between epochs and between taggers. If it exists,
             training resumes from it and ends with the parser of an uninterrupted run. ``save`` deletes it.
@@ -273,7 +223,7 @@ class DependencyParser(TreeParser):
         one_process("a parser")
         columns, given = read_training(X, y)  # sentences, and their heads and labels as numbers
         held_out = None if dev is None else read_development(*dev)
-        n_iter = self.bp_iterations if self.order == 2 else 0
+        n_iter = Propagation.max_iter if self.order == 2 else 0
         check_lengths(columns.lengths, n_iter, min(self.batch_size, len(columns.lengths)))
         mark = partial(self._fingerprint, (columns, given), held_out)
         watch = watch_for(self, None, checkpoint, mark, callback, max_minutes)
@@ -284,8 +234,8 @@ class DependencyParser(TreeParser):
         if self.calibrated and judge is not None:
             learned = self._calibrate(learned, judge.tokens, judge.gold)
             stages.report.details["calibrated_on"] = "development data"
-        elif self.calibrated and self.calibration_folds and not watch.interrupted:
-            learned = self._calibrate_by_folds(learned, columns, given, stages)
+        elif self.calibrated and not watch.interrupted:
+            learned = self._calibrate_by_sample(learned, columns, given, stages)
         self._set(learned, stages.report)
         return self
 
@@ -309,42 +259,33 @@ class DependencyParser(TreeParser):
         weights, uas = _weights(first), dict[str, float]()
         if self.order == 2 and not stages.watch.interrupted:
             second = stages.train(
-                SECOND, partial(self._second_order, reader, problem, weights, stages), self.max_iter_second_order,
+                SECOND, partial(self._second_order, reader, problem, weights), self.max_iter,
                 self._development(reader, problem, judge, weights),
             )  # fmt: skip
             more = _weights(second)
-            if judge is not None:  # by UAS, since log scores of the second order are low before temperatures
+            if judge is not None:
                 both = zip((FIRST, SECOND), (weights, weights + more), strict=True)
-                uas = {name: self._measured(reader, problem, judge, correct_heads, some, {}) for name, some in both}
+                uas = {name: self._uas(reader, problem, judge, some) for name, some in both}
             weights += more if not uas or uas[SECOND] >= uas[FIRST] else ()
         labels = self._train_labels(reader, problem, weights, judge, stages)
         stages.finish(FIRST if len(weights) == 1 else SECOND, uas)
         stages.report.details["dropped_heads"] = problem.gold.n_dropped
         return Learned(reader, weights, labels, share=problem.crossing, crossing_cost=_prior_cost(problem.crossing))
 
-    def _first_order(self, reader: Reader, problem: Problem, some: Integers | None = None) -> FirstOrder:
-        """Return the trainer of the first order, on some of the sentences."""
-        if some is not None:
-            problem = problem.some(some)
+    def _first_order(self, reader: Reader, problem: Problem) -> FirstOrder:
+        """Return the trainer of the first order."""
         return FirstOrder(
             problem.tokens, problem.gold, self._features(reader).arcs, self._tree_kind(), problem.without,
             rate=self.learning_rate, batch_size=self.batch_size, seed=(self.seed, 0),
             dropout=self.dropout, l2=self.l2,
         )  # fmt: skip
 
-    def _second_order(
-        self, reader: Reader, problem: Problem, weights: tuple[Weights, ...], stages: Stages
-    ) -> SecondOrder:
+    def _second_order(self, reader: Reader, problem: Problem, weights: tuple[Weights, ...]) -> SecondOrder:
         """Return the trainer of the second order, on the arcs that the first order keeps."""
         tokens, scorer = problem.tokens, self._tree_scorer(reader, weights, share=problem.crossing)
-        scorers = [(scorer, np.arange(len(tokens)))]
-        if self.pruning_folds > 1:
-            n_epochs, make = stages.n_epochs(FIRST), partial(self._first_order, reader, problem)
-            pruners = jackknifed(make, len(tokens), self.pruning_folds, n_epochs, self.seed, stages)
-            scorers = [(replace(scorer, first=first), some) for first, some in pruners]
         return SecondOrder(
             tokens, problem.trees, scorer.features, scorer.propagation,
-            prune(scorers, tokens, problem.trees, problem.gold), weights[0],
+            prune(scorer, tokens, problem.trees, problem.gold), weights[0],
             None if problem.crossing is None else problem.gold,
             rate=SECOND_ORDER_RATE * self.learning_rate, batch_size=self.batch_size, seed=(self.seed, 1),
             dropout=self.dropout, l2=self.l2,
@@ -364,8 +305,8 @@ class DependencyParser(TreeParser):
         if judge is not None and judge.gold.labels is not None:
             scorer = self._tree_scorer(reader, weights, share=problem.crossing)
             heads = flat_heads(scorer, judge.tokens, judge.columns.offsets)
-            development = trainer.development(judge.tokens, judge.gold, heads, self.early_stopping)
-        return trainer.model(stages.train(LABELS, lambda: trainer, self.max_iter_labels, development))
+            development = trainer.development(judge.tokens, judge.gold, heads)
+        return trainer.model(stages.train(LABELS, lambda: trainer, self.max_iter + 1, development))
 
     def _development(
         self, reader: Reader, problem: Problem, judge: Judge | None, before: tuple[Weights, ...] = ()
@@ -373,14 +314,11 @@ class DependencyParser(TreeParser):
         """Return the measure of a stage whose weights follow those of the stages ``before``."""
         if judge is None:
             return None
-        name, count = ("UAS", correct_heads) if self.early_stopping == "accuracy" else ("log score", head_log_score)
-        return Development(name, partial(self._measured, reader, problem, judge, count, before))
+        return Development("UAS", lambda stage: self._uas(reader, problem, judge, before + _weights(stage)))
 
-    def _measured(
-        self, reader: Reader, problem: Problem, judge: Judge, count: Count, before: tuple[Weights, ...], stage: Any
-    ) -> float:
-        scorer = self._tree_scorer(reader, before + _weights(stage), share=problem.crossing)
-        return _fraction(*count(scorer, judge.tokens, judge.gold))
+    def _uas(self, reader: Reader, problem: Problem, judge: Judge, weights: tuple[Weights, ...]) -> float:
+        scorer = self._tree_scorer(reader, weights, share=problem.crossing)
+        return _fraction(*correct_heads(scorer, judge.tokens, judge.gold))
 
     def _calibrate(self, learned: Learned, tokens: ParseTokens, gold: Gold) -> Learned:
         """Return the parameters with temperatures, and a cost of crossing arcs, that fit these sentences."""
@@ -392,24 +330,23 @@ class DependencyParser(TreeParser):
             return learned
         return replace(learned, **fit_crossings(self._scorer(learned), tokens, gold)._asdict())
 
-    def _calibrate_by_folds(self, learned: Learned, columns: Columns, gold: Gold, stages: Stages) -> Learned:
-        """Return the parameters with the mean temperatures and cost of crossing arcs of parsers of other sentences."""
-        folds, found = calibration_folds(len(columns.lengths), self.calibration_folds, self.seed), list[Learned]()
-        for k, (kept, held_out) in enumerate(folds, start=1):
-            seen = gold.some(kept)
-            if stages.is_late() or not (seen.heads >= 0).any():
-                break
-            own = Stages(Watch(callback=partial(stages.announce, f"calibration, fold {k} of {len(folds)}")))
-            reader, tokens = self._read(columns.some(kept), own)
-            other = self._train(reader, Problem.of(tokens, seen, self._tree_kind()), None, own)
-            if stages.watch.interrupted:
-                break
-            found.append(self._calibrate(other, reader.read_columns(columns.some(held_out))[0], gold.some(held_out)))
-        if not found:
+    def _calibrate_by_sample(self, learned: Learned, columns: Columns, gold: Gold, stages: Stages) -> Learned:
+        """Return the parameters with the temperatures and cost of crossing arcs of a parser of a sample."""
+        kept, held_out = held_out_sample(len(columns.lengths), self.seed)
+        seen = gold.some(kept)
+        if stages.is_late() or not (seen.heads >= 0).any():
             return learned
-        names = f"training sentences, by {len(folds)} parser{'s' * (len(folds) > 1)} of others"
-        stages.report.details["calibrated_on"] = names
-        return averaged(learned, found)
+        own = Stages(Watch(callback=partial(stages.announce, "calibration")))
+        reader, tokens = self._read(columns.some(kept), own)
+        other = self._train(reader, Problem.of(tokens, seen, self._tree_kind()), None, own)
+        if stages.watch.interrupted:
+            return learned
+        other = self._calibrate(other, reader.read_columns(columns.some(held_out))[0], gold.some(held_out))
+        stages.report.details["calibrated_on"] = "training sentences, by a parser of others"
+        learned = replace(learned.with_temperatures(other.temperatures), sharp=other.sharp)
+        if (other.share is None) != (learned.share is None):
+            return learned  # the costs have different units
+        return replace(learned, crossing_cost=other.crossing_cost, share=other.share)
 
     def _calibrate_temperature(self, X: Sentences, y: Arcs) -> dict[str, float]:
         """Fit and store the temperatures on sentences that training has not seen; return them by kind of factor."""
@@ -655,11 +592,12 @@ class DependencyParser(TreeParser):
         share: float | None = None,
     ) -> TreeScorer:
         kind = self._tree_kind() if share is None else replace(self._tree_kind(), projective=True)
-        propagation = Propagation(kind, self.bp_iterations)
+        propagation = Propagation(kind)
         second = (weights[1], weights[2], weights[3]) if len(weights) == 4 else None
-        settings = self._features(reader), propagation, self.threshold
-        temperatures = temperatures or Temperatures()
-        return TreeScorer(*settings, weights[0], second, temperatures, _prior_cost(share), share=share)
+        return TreeScorer(
+            self._features(reader), propagation, weights[0], second, temperatures or Temperatures(),
+            _prior_cost(share), share=share,
+        )  # fmt: skip
 
     def _features(self, reader: Reader) -> SecondOrderFeatures:
         return features_of(reader.n_tags, self.hash_bits, reader.coder.clusters is not None)
@@ -673,7 +611,7 @@ class DependencyParser(TreeParser):
 
     def _fingerprint(self, *data: tuple[Columns, Gold] | None) -> str:
         """Return a text that differs for other parameters (limits aside) or data."""
-        plain: dict[str, Any] = self._values("clusters", *LIMITS)
+        plain: dict[str, Any] = self._values("clusters", "max_iter")
         clusters = Knowledge.of(self.clusters).clusters
         plain["clusters"] = None if clusters is None else clusters.paths_
         parts = [part for part in data if part is not None]

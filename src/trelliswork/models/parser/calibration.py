@@ -16,13 +16,12 @@ trees. Guo et al., On Calibration of Modern Neural Networks (2017).
 
 import math
 from collections.abc import Callable
-from dataclasses import asdict, replace
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
 
 from trelliswork.models.parser.data import Gold
-from trelliswork.models.parser.decoding import Learned
 from trelliswork.models.parser.features import ParseTokens
 from trelliswork.models.parser.first_order import Doubles, Integers
 from trelliswork.models.parser.labels import LabelModel, judged_labels
@@ -56,15 +55,6 @@ def gold_probabilities(beliefs: Beliefs, gold: Gold) -> Doubles:
     rows, words = np.nonzero(heads >= 0)
     p: Doubles = beliefs.arcs[rows, heads[rows, words], words + 1]
     return p
-
-
-def head_log_score(scorer: TreeScorer, tokens: ParseTokens, gold: Gold) -> tuple[float, int]:
-    """Return the sum of the log-probabilities of all known heads, and their number."""
-    total, n = 0.0, 0
-    for sentences in scorer.batches(tokens):
-        p = gold_probabilities(scorer.beliefs(tokens, sentences), gold)
-        total, n = total + float(np.log(np.clip(p, TINY, 1.0)).sum()), n + len(p)
-    return total, n
 
 
 def fit_temperatures(
@@ -219,29 +209,12 @@ def _n_crossing(scorer: TreeScorer, gold: Gold) -> int:
     return len(np.unique(owner[left != gold.heads]))
 
 
-def calibration_folds(n: int, folds: int, seed: int) -> list[tuple[Integers, Integers]]:
-    """Return the numbers of sentences to train on and of those held out, for each parser that fits temperatures.
+def held_out_sample(n: int, seed: int) -> tuple[Integers, Integers]:
+    """Return the numbers of sentences to train on and of those to fit temperatures on; none of few sentences.
 
-    With one fold, both are parts of a sample, since temperatures hardly depend on the size of the training data; there
-    is none of few sentences.
+    Both are parts of a sample, since temperatures hardly depend on the size of the training data.
     """
-    folds = min(folds, n)
     order = np.random.default_rng((seed, 8)).permutation(n)
-    if folds == 1:
-        n_held_out = min(n // 5, MOST_HELD_OUT)
-        fold = np.digitize(order, [n_held_out, n_held_out + MOST_SAMPLED])  # 0: held out, 1: trained on, 2: left out
-        return [] if n < LEAST_CALIBRATED else [(np.flatnonzero(fold == 1), np.flatnonzero(fold == 0))]
-    return [(np.flatnonzero(order % folds != k), np.flatnonzero(order % folds == k)) for k in range(folds)]
-
-
-def averaged(learned: Learned, found: list[Learned]) -> Learned:
-    """Return the parameters with the mean temperatures (of logarithms) and the mean cost of crossing arcs."""
-    kinds = {name: [getattr(one.temperatures, name) for one in found] for name in asdict(Temperatures())}
-    means = {name: math.exp(sum(map(math.log, values)) / len(values)) for name, values in kinds.items()}
-    learned = replace(learned.with_temperatures(Temperatures(**means)), sharp=sum(o.sharp for o in found) / len(found))
-    alike = [one for one in found if (one.share is None) == (learned.share is None)]  # costs of the same unit
-    if not alike:
-        return learned
-    cost = sum(one.crossing_cost for one in alike) / len(alike)
-    share = None if learned.share is None else sum(one.share or 0.0 for one in alike) / len(alike)
-    return replace(learned, crossing_cost=cost, share=share)
+    n_held_out, n_trained = (min(n // 5, MOST_HELD_OUT), MOST_SAMPLED) if n >= LEAST_CALIBRATED else (0, 0)
+    trained = (order >= n_held_out) & (order < n_held_out + n_trained)
+    return np.flatnonzero(trained), np.flatnonzero(order < n_held_out)

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,9 +19,7 @@ from trelliswork.models.parser.kernels.records import AdaGrad, ArcList, Trees
 from trelliswork.models.parser.temperatures import tempered
 from trelliswork.models.parser.templates import FeatureSet
 
-Metric = Literal["accuracy", "log-score"]  # on development data
 FEWER_BITS = 5  # there are fewer rows of weights, with one entry per label, than single weights
-TINY = np.float32(1e-30)
 LABEL_COST = 5000  # multiplications that take as long as one arc
 
 
@@ -89,23 +87,15 @@ class LabelTrainer:
         """Return the classifier with these parameters."""
         return LabelModel(self.labels, parameters["weights"], self._features)
 
-    def development(self, tokens: ParseTokens, gold: Gold, heads: Integers, metric: Metric = "accuracy") -> Development:
-        """Return the LAS on development data, whose predicted trees are given as flat ``heads``.
-
-        The metric "log-score" is the mean log-probability of the gold labels of correct heads.
-        """
-        at, known = judged_labels(self.labels, heads, gold)
+    def development(self, tokens: ParseTokens, gold: Gold, heads: Integers) -> Development:
+        """Return the LAS on development data, whose predicted trees are given as flat ``heads``."""
 
         def las(parameters: Mapping[str, Any]) -> float:
             best = self.model(parameters).probabilities(tokens, heads, gold.offsets).argmax(axis=1)
             correct, total = correct_arcs(heads, [self.labels[j] for j in best.tolist()], gold)
             return correct / max(total, 1)
 
-        def log_score(parameters: Mapping[str, Any]) -> float:
-            p = self.model(parameters).probabilities(tokens, heads, gold.offsets)[at, known]
-            return float(np.log(np.clip(p, TINY, 1.0), dtype=np.float64).sum()) / max(len(at), 1)
-
-        return Development("log score", log_score) if metric == "log-score" else Development("LAS", las)
+        return Development("LAS", las)
 
     def epoch(self, number: int, progress: object = None) -> float:
         """Train epoch ``number``, counted from 1; return its loss."""

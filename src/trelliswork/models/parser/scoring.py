@@ -1,7 +1,7 @@
 """Beliefs of arcs, minimum-risk trees and pruning, from sentences and weights."""
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
@@ -21,6 +21,7 @@ from trelliswork.models.parser.temperatures import TREE_KINDS, Temperatures
 
 BATCH_ARCS = 200_000  # arcs that are scored at a time
 TREE_COST, PAIR_COST = 30.0, 100.0  # operations per n^3, and per n^3 and iteration of order 2, measured
+THRESHOLD = 1e-3  # of pruning: the least probability of an arc, relative to the best one into the same word
 LEAST_SHARE = 1e-4  # of sentences with crossing arcs, for their cost
 FORBIDDEN = 1e6  # gain lost by an arc that is not possible, more than any tree gains
 ARC_BYTES = 8 * 20  # scores, marginals and charts of each pair of words
@@ -106,7 +107,6 @@ class TreeScorer:
 
     features: SecondOrderFeatures
     propagation: Propagation
-    threshold: float  # of pruning
     first: Weights  # (2**bits,) of the first-order model
     second: tuple[Weights, Weights, Weights] | None = None  # of arcs, siblings, grandparents of the second-order model
     temperatures: Temperatures = Temperatures()  # noqa: RUF009
@@ -184,7 +184,7 @@ class TreeScorer:
     def _kept(self, log_arc: Doubles, sentences: Integers, lengths: Integers, free: Doubles | None = None) -> Mask:
         """Return the mask (B, n+1, n+1) of unpruned arcs, among them a tree of belief propagation."""
         _, marginals = self._expectations(log_arc, sentences, lengths, free)
-        return keep(self.propagation.kind, log_arc, marginals, lengths, self.threshold)
+        return keep(self.propagation.kind, log_arc, marginals, lengths, THRESHOLD)
 
     def infer(self, scored: Scored) -> Beliefs:
         """Return the arc probabilities of sentences from their scores, the temperatures and the share at 1."""
@@ -278,33 +278,26 @@ class TreeScorer:
         return heads, best, np.where(lower > -FORBIDDEN / 2, value - lower, np.inf)
 
 
-def prune(
-    scorers: Sequence[tuple[TreeScorer, Integers]], tokens: ParseTokens, gold: Gold, more: Gold | None = None
-) -> PrunedArcs:
+def prune(scorer: TreeScorer, tokens: ParseTokens, gold: Gold, more: Gold) -> PrunedArcs:
     """Return candidate arcs of training sentences, among them the gold arcs and a tree that has all of these.
 
-    The arcs of ``more`` are candidates too. Each scorer prunes the sentences that are given with it, by its first-order
-    model.
+    The arcs of ``more`` are candidates too.
     """
-    sizes = np.zeros(len(tokens) + 1, np.int64)
-    nothing = np.zeros(0, np.int64)
-    kept: list[tuple[Integers, Integers, Integers]] = [(nothing, nothing, nothing)]
-    for scorer, some in scorers:
-        kind = scorer.propagation.kind
-        for sentences in scorer.batches(tokens, some):
-            lengths, log_arc = tokens.lengths[sentences], scorer._first_order(tokens, sentences)
-            mask = scorer._kept(log_arc, sentences, lengths)
-            heads = gold.rows(sentences)
-            partial = np.flatnonzero((heads >= 0).sum(axis=1) < lengths)
-            if partial.size:
-                given = kind.potentials(only_given(log_arc[partial], heads[partial]), lengths[partial])
-                heads[partial] = kind.engine.best(given)[0]
-            add_tree(mask, heads)
-            if more is not None:
-                add_tree(mask, more.rows(sentences))
-            rows, h, m = np.nonzero(mask)
-            kept.append((sentences[rows], h, m))
-            sizes[sentences + 1] = np.bincount(rows, minlength=len(sentences))
+    kind, sizes = scorer.propagation.kind, np.zeros(len(tokens) + 1, np.int64)
+    kept: list[tuple[Integers, Integers, Integers]] = []
+    for sentences in scorer.batches(tokens):
+        lengths, log_arc = tokens.lengths[sentences], scorer._first_order(tokens, sentences)
+        mask = scorer._kept(log_arc, sentences, lengths)
+        heads = gold.rows(sentences)
+        partial = np.flatnonzero((heads >= 0).sum(axis=1) < lengths)
+        if partial.size:
+            given = kind.potentials(only_given(log_arc[partial], heads[partial]), lengths[partial])
+            heads[partial] = kind.engine.best(given)[0]
+        add_tree(mask, heads)
+        add_tree(mask, more.rows(sentences))
+        rows, h, m = np.nonzero(mask)
+        kept.append((sentences[rows], h, m))
+        sizes[sentences + 1] = np.bincount(rows, minlength=len(sentences))
     owners, h, m = (np.concatenate(column) for column in zip(*kept, strict=True))
     order = np.argsort(owners, kind="stable")
     return PrunedArcs(np.cumsum(sizes), h[order], m[order])

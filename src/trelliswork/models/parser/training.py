@@ -310,11 +310,6 @@ class Problem:
         """K, if the rivals are projective, but not all trees are."""
         return None if self.crossing is None else self.flat
 
-    def some(self, sentences: Integers) -> "Problem":
-        """Return some of the sentences."""
-        given, gold, flat = (one.some(sentences) for one in (self.given, self.gold, self.flat))
-        return Problem(self.tokens.some(sentences), given, gold, flat, self.crossing)
-
 
 class Judge(NamedTuple):
     """Development data."""
@@ -353,10 +348,6 @@ class Stages:
     def seconds(self) -> float:
         """Training time, including the time before the checkpoint."""
         return time.perf_counter() - self._started
-
-    def n_epochs(self, stage: str) -> int:
-        """Return the number of finished epochs of a stage."""
-        return sum(step.stage == stage for step in self.report.history)
 
     def is_late(self) -> bool:
         """Return whether training is to stop, by the caller or because the time is up."""
@@ -489,23 +480,3 @@ class Stages:
         measured = [(stage, dev) for stage, dev in own if dev is not None]
         report.dev = max((dev for stage, dev in measured if stage == measured[-1][0]), default=None)
         return report
-
-
-def jackknifed(
-    make: Callable[[Integers], FirstOrder], n: int, folds: int, n_epochs: int, seed: int, stages: Stages
-) -> list[tuple[Weights, Integers]]:
-    """Return first-order weights and the sentences, of n, that they were not trained on, for each fold.
-
-    After an interruption, the rest of the folds is trained for one epoch.
-    """
-    folds = min(folds, n)
-    fold = np.random.default_rng((seed, 6)).permutation(n) % folds
-    results = []
-    for k in range(folds):
-        trainer = make(np.flatnonzero(fold != k))
-        for epoch in range(1, n_epochs + 1):
-            trainer.epoch(epoch, stages._progress(f"pruning for the {SECOND}, fold {k + 1} of {folds}, epoch {epoch}"))
-            if stages.watch.interrupted:
-                break
-        results.append((trainer.parameters()["arcs"], np.flatnonzero(fold == k)))
-    return results
