@@ -20,7 +20,7 @@ from trelliswork.models.parser.features import TokenCoder
 from trelliswork.models.parser.first_order import TreeKind
 from trelliswork.models.parser.scoring import TreeScorer, prune
 from trelliswork.models.parser.second_order import Propagation
-from trelliswork.models.parser.training import FirstOrder, SecondOrder
+from trelliswork.models.parser.training import FirstOrder, ScoredParts, SecondOrder
 
 
 def crossed(split, n, seed):
@@ -171,7 +171,7 @@ def test_gradient_and_value_of_the_objective(heads):
     kind, features = TreeKind(False, True), features_of(1, 10).arcs
     gold = read_arcs([heads], np.array(offsets))
     without = gold.possible(replace(kind, projective=True))
-    trainer = FirstOrder(tokens, gold, features, kind, without, rate=0.1, active=0.0)
+    trainer = FirstOrder(tokens=tokens, gold=gold, flat=without, kind=kind, features=features, rate=0.1, active=0.0)
     weights, batch = 0.3 * np.random.default_rng(0).normal(size=1 << 10), np.array([0])
     loss, arcs, values = trainer.gradient(batch, weights)
     gradient = np.zeros(len(weights))
@@ -198,9 +198,10 @@ def test_gradient_and_value_of_the_second_order(heads):
     propagation = Propagation(TreeKind(True, True), max_iter=300, tolerance=1e-12)
     scorer = TreeScorer(features, propagation, start)
     pruned = prune(scorer, tokens, gold, every)
-    settings = {"rate": 0.1, "active": 0.0}
-    trainer = SecondOrder(tokens, gold, features, propagation, pruned, start, every, **settings)
-    without = SecondOrder(tokens, gold, features, propagation, pruned, start, **settings)
+    settings = {"tokens": tokens, "features": features, "propagation": propagation, "arcs": pruned, "start": start}
+    settings |= {"rate": 0.1, "active": 0.0}
+    trainer = SecondOrder(gold=every, flat=gold, kind=TreeKind(False, True), **settings)
+    without = SecondOrder(gold=gold, kind=propagation.kind, **settings)
     loss, candidates, values = trainer.gradient(batch, tuple(model))
     lists = zip(
         (features.arcs, features.siblings, features.grandparents),
@@ -218,7 +219,7 @@ def test_gradient_and_value_of_the_second_order(heads):
         scores = candidates.scores(features, tokens, tuple(model))
         free = gold.heads < 0
         rivals = [tree for tree in trees(4, False, True) if (tree == every.heads)[~free].all()]
-        parts = [trainer._tree(candidates, tree[None]) for tree in rivals]
+        parts = [ScoredParts(candidates, scores, propagation).of_trees(tree[None])[1] for tree in rivals]
         totals = np.array([sum(s @ o for s, o in zip(scores, own, strict=True)) for own in parts])
         right = [bool((tree == every.heads).all()) for tree in rivals].index(True)
         assert more == pytest.approx(np.log(np.exp(totals - totals[right]).sum()), abs=1e-5)

@@ -34,7 +34,9 @@ def problem(heads, bits=BITS):
 @pytest.mark.parametrize("share", [0.0, 0.4])
 def test_gradient_of_the_first_order(heads, projective, share):
     tokens, gold, features, (weights, *_) = problem(heads)
-    trainer = FirstOrder(tokens, gold, features.arcs, TreeKind(projective, True), rate=0.1, active=0.0)
+    trainer = FirstOrder(
+        tokens=tokens, gold=gold, features=features.arcs, kind=TreeKind(projective, True), rate=0.1, active=0.0
+    )
     batch = np.array([2, 0, 1])
     drop = dropout(share, 1, 2)
     loss, arcs, values = trainer.gradient(batch, weights, drop)
@@ -59,7 +61,10 @@ def check_second_order(heads, propagation, tolerance):
     scorer = TreeScorer(features, propagation, weights[0])
     pruned = prune(scorer, tokens, gold, gold)
     start = np.zeros(1 << BITS, np.float32)
-    trainer = SecondOrder(tokens, gold, features, propagation, pruned, start, rate=0.1, active=0.0)
+    trainer = SecondOrder(
+        tokens=tokens, gold=gold, kind=propagation.kind, features=features, propagation=propagation, arcs=pruned,
+        start=start, rate=0.1, active=0.0,
+    )  # fmt: skip
     batch, model = np.array([2, 0, 1]), weights[1:]
     loss, candidates, values = trainer.gradient(batch, tuple(model))
     assert loss > 0

@@ -274,22 +274,32 @@ class DependencyParser(TreeParser):
 
     def _first_order(self, reader: Reader, problem: Problem) -> FirstOrder:
         """Return the trainer of the first order."""
-        return FirstOrder(
-            problem.tokens, problem.gold, self._features(reader).arcs, self._tree_kind(), problem.without,
-            rate=self.learning_rate, batch_size=self.batch_size, seed=(self.seed, 0),
-            dropout=self.dropout, l2=self.l2,
-        )  # fmt: skip
+        return FirstOrder(features=self._features(reader).arcs, **self._settings(problem, 0))
 
     def _second_order(self, reader: Reader, problem: Problem, weights: tuple[Weights, ...]) -> SecondOrder:
         """Return the trainer of the second order, on the arcs that the first order keeps."""
-        tokens, scorer = problem.tokens, self._tree_scorer(reader, weights, share=problem.crossing)
+        scorer = self._tree_scorer(reader, weights, share=problem.crossing)
         return SecondOrder(
-            tokens, problem.trees, scorer.features, scorer.propagation,
-            prune(scorer, tokens, problem.trees, problem.gold), weights[0],
-            None if problem.crossing is None else problem.gold,
-            rate=SECOND_ORDER_RATE * self.learning_rate, batch_size=self.batch_size, seed=(self.seed, 1),
-            dropout=self.dropout, l2=self.l2,
-        )  # fmt: skip
+            features=scorer.features,
+            propagation=scorer.propagation,
+            arcs=prune(scorer, problem.tokens, problem.flat or problem.gold, problem.gold),
+            start=weights[0],
+            **self._settings(problem, 1),
+        )
+
+    def _settings(self, problem: Problem, stage: int) -> dict[str, Any]:
+        """Return the settings that both orders share; the steps of the second are smaller."""
+        return {
+            "tokens": problem.tokens,
+            "gold": problem.gold,
+            "flat": problem.flat,
+            "kind": self._tree_kind(),
+            "rate": (1.0, SECOND_ORDER_RATE)[stage] * self.learning_rate,
+            "batch_size": self.batch_size,
+            "seed": (self.seed, stage),
+            "dropout": self.dropout,
+            "l2": self.l2,
+        }
 
     def _train_labels(
         self, reader: Reader, problem: Problem, weights: tuple[Weights, ...], judge: Judge | None, stages: Stages

@@ -11,6 +11,7 @@ from trelliswork.inference.tree.second_order import (
     infer,
     parts,
 )
+from trelliswork.models.hmm.data import chosen_tokens
 from trelliswork.models.parser.features import ParseTokens
 from trelliswork.models.parser.first_order import (
     NO_DROP,
@@ -84,6 +85,12 @@ class Candidates:
         g, h, m = heads[up], modifiers[up], modifiers[low]
         grandparents = PartList(owner[up], h, m, g, (g < h) + 2 * (h < m) + 4 * (g < m))
         return cls(sentences, listed, ArcList(owner, heads, modifiers), siblings, grandparents, rows)
+
+    def some(self, rows: Integers) -> "Candidates":
+        """List the parts of some of the sentences, by their positions in the batch."""
+        at, ends = chosen_tokens(self.parts.arc_ptr, rows)
+        lengths, arcs = self.parts.n_words[rows], self.arcs
+        return Candidates.from_arcs(self.sentences[rows], lengths, ends, arcs.heads[at], arcs.modifiers[at])
 
     def scores(
         self,

@@ -25,13 +25,12 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from trelliswork.inference.tree import eisner, matrix_tree
 from trelliswork.learning.checkpoint import Arrays, with_prefix
 from trelliswork.learning.report import STOPPED, FitReport, Step
 from trelliswork.learning.sgd import Parts, SparseAdaGrad
 from trelliswork.learning.watch import Development, Saved, Watch
 from trelliswork.models.hmm.data import chosen_tokens
-from trelliswork.models.parser.data import Columns, Gold
+from trelliswork.models.parser.data import UNKNOWN, Columns, Gold
 from trelliswork.models.parser.features import ParseTokens
 from trelliswork.models.parser.first_order import (
     NO_DROP,
@@ -60,10 +59,83 @@ MOSTLY = 0.5  # share of sentences with crossing arcs from which on projective t
 ACTIVE = 1e-3  # parts with a smaller gradient are left out of an update
 
 
+@dataclass(frozen=True)
+class ScoredArcs:
+    """A mini-batch with scores of arcs, and exact sums over trees."""
+
+    log_arc: Doubles  # (B, n+1, n+1)
+    lengths: Integers
+    single_root: bool
+
+    def some(self, rows: Integers) -> "tuple[ScoredArcs, list[Any]]":
+        """Return some of the sentences, and the places of their scores."""
+        return ScoredArcs(self.log_arc[rows], self.lengths[rows], self.single_root), [rows]
+
+    def of_trees(self, heads: Integers) -> tuple[float, list[Doubles]]:
+        """Return the sum of the scores of trees (B, n), and 1 for each of their parts."""
+        rows, words = np.nonzero(heads >= 0)
+        at, on = (rows, heads[rows, words], words + 1), np.zeros_like(self.log_arc)
+        on[at] = 1
+        return float(self.log_arc[at].sum()), [on]
+
+    def expectations(self, heads: Integers, projective: bool) -> tuple[float, list[Doubles]]:
+        """Return the sum of log Z over the trees with the known heads (B, n), and the probabilities of their parts."""
+        given = only_given(self.log_arc, heads) if (heads >= 0).any() else self.log_arc
+        kind = TreeKind(projective, self.single_root)
+        log_z, marginals = kind.engine.expectations(kind.potentials(given, self.lengths))
+        return float(log_z.sum()), [marginals]
+
+
+@dataclass(frozen=True)
+class ScoredParts:
+    """A mini-batch with scores of parts, and Bethe's estimates of sums over trees."""
+
+    batch: Candidates
+    scores: Scores3
+    propagation: Propagation
+
+    @property
+    def lengths(self) -> Integers:
+        """Number of words of each sentence."""
+        return self.batch.parts.n_words
+
+    def some(self, rows: Integers) -> "tuple[ScoredParts, list[Any]]":
+        """Return some of the sentences, and the places of their scores."""
+        if len(rows) == len(self.batch.sentences):
+            return self, [slice(None)] * 3
+        parts = self.batch.parts
+        places = [chosen_tokens(ptr, rows)[0] for ptr in (parts.arc_ptr, parts.sibling_ptr, parts.grandparent_ptr)]
+        a, s, g = (values[at] for values, at in zip(self.scores, places, strict=True))
+        return ScoredParts(self.batch.some(rows), (a, s, g), self.propagation), places
+
+    def of_trees(self, heads: Integers) -> tuple[float, list[Doubles]]:
+        """Return the sum of the scores of trees (B, n), and 1 for each of their parts."""
+        batch = self.batch
+        on = heads[batch.rows, batch.arcs.modifiers - 1] == batch.arcs.heads
+        siblings = np.empty(len(batch.siblings.heads))
+        observed_siblings(on, batch.parts.sides, siblings)
+        above = on[batch.parts.grandparent_upper] & on[batch.parts.grandparent_lower]
+        observed = [on.astype(np.float64), siblings, above.astype(np.float64)]
+        return float(sum(s @ o for s, o in zip(self.scores, observed, strict=True))), observed
+
+    def expectations(self, heads: Integers, projective: bool) -> tuple[float, list[Doubles]]:
+        """Return the sum of log Z over the trees with the known heads (B, n), and the beliefs of their parts."""
+        batch, (arcs, siblings, grandparents) = self.batch, self.scores
+        known = heads[batch.rows, batch.arcs.modifiers - 1]
+        arcs = np.where((known < 0) | (known == batch.arcs.heads), arcs, -np.inf)
+        propagation = replace(self.propagation, kind=replace(self.propagation.kind, projective=projective))
+        result = propagation(batch.parts, (arcs, siblings, grandparents))
+        return float(result.log_partition.sum()), [result.arcs, result.siblings, result.grandparents]
+
+
 @dataclass(kw_only=True)
 class TreeTrainer:
     """Common part of both orders: mini-batches of sentences in random order, and one learner per kind of part."""
 
+    tokens: ParseTokens
+    gold: Gold
+    flat: Gold | None = None  # K, if the rivals are projective, but not all trees are
+    kind: TreeKind  # of the trees of ``gold``
     rate: float
     batch_size: int = 32
     seed: tuple[int, ...] = (0,)
@@ -72,11 +144,34 @@ class TreeTrainer:
     l2: float = 0.0
     learners: dict[str, SparseAdaGrad] = field(default_factory=dict, init=False)
 
-    tokens: ParseTokens
-
     def parts(self, sentences: Integers, drop: Drop) -> tuple[float, Iterable[Parts]]:
         """Return the loss of some sentences, and features and negative gradients of their parts, for each learner."""
         raise AssertionError("each order defines its parts")
+
+    def objective(self, scored: ScoredArcs | ScoredParts, sentences: Integers, gradients: Sequence[Doubles]) -> float:
+        """Return the loss of a mini-batch, and add up its negative gradient by the scores."""
+        rivals = self.kind.projective or self.flat is not None
+        every = self.gold.rows(sentences)
+        known = every if self.flat is None else self.flat.rows(sentences)
+        rows = np.arange(len(sentences))
+        crossing = np.flatnonzero((known != every).any(axis=1))
+        loss = 0.0
+        for sign, heads, some, projective in (
+            (-1, np.full_like(every, UNKNOWN), rows, rivals),
+            (1, known, rows, rivals),
+            (-1, known[crossing], crossing, False),
+            (1, every[crossing], crossing, False),
+        ):
+            complete = (heads >= 0).sum(axis=1) == scored.lengths[some]
+            for which, known_completely in ((complete, True), (~complete, False)):
+                if which.any():
+                    own, places = scored.some(some[which])
+                    trees = heads[which]
+                    value, counts = own.of_trees(trees) if known_completely else own.expectations(trees, projective)
+                    loss -= sign * value
+                    for gradient, at, count in zip(gradients, places, counts, strict=True):
+                        gradient[at] += sign * count
+        return loss
 
     def step(self, sentences: Integers, drop: Drop = NO_DROP) -> float:
         """Update the weights by a mini-batch; return its loss."""
@@ -112,15 +207,11 @@ class TreeTrainer:
             learner.restore(with_prefix(arrays, f"{name}."))
 
 
-@dataclass
+@dataclass(kw_only=True)
 class FirstOrder(TreeTrainer):
     """Scores of arcs, with exact sums over trees."""
 
-    tokens: ParseTokens
-    gold: Gold
     features: ArcFeatures
-    kind: TreeKind
-    without: Gold | None = None  # K, if the rivals are projective, but not all trees are
 
     def __post_init__(self) -> None:
         self.learners["arcs"] = SparseAdaGrad(np.zeros(1 << self.features.bits, np.float32), self.rate, self.l2)
@@ -129,38 +220,12 @@ class FirstOrder(TreeTrainer):
         self, sentences: Integers, weights: NDArray[np.floating], drop: Drop = NO_DROP
     ) -> tuple[float, ArcList, Doubles]:
         """Return the loss of some sentences, and its negative gradient (A,) by the scores of the arcs that change."""
-        tokens, kind, lengths = self.tokens, self.kind, self.tokens.lengths[sentences]
-        log_arc = self.features.log_arcs(tokens, sentences, weights, drop)
-        rivals = kind.engine if self.without is None else eisner
-        log_z, marginals = rivals.expectations(kind.potentials(log_arc, lengths))
-        heads = self.gold.rows(sentences)
-        rows, words = np.nonzero(heads >= 0)
-        loss = float(log_z.sum() - log_arc[rows, heads[rows, words], words + 1].sum())
-        gradient = -marginals
-        gradient[rows, heads[rows, words], words + 1] += 1
-        partial = np.flatnonzero((heads >= 0).sum(axis=1) < lengths)
-        if partial.size:
-            given = only_given(log_arc[partial], heads[partial])
-            log_known, expected = kind.engine.expectations(kind.potentials(given, lengths[partial]))
-            some = np.isin(rows, partial)
-            loss += float(log_arc[rows[some], heads[rows[some], words[some]], words[some] + 1].sum() - log_known.sum())
-            gradient[partial] = expected - marginals[partial]
-        if self.without is not None:
-            loss -= self._without_crossings(log_arc, sentences, gradient)
+        log_arc = self.features.log_arcs(self.tokens, sentences, weights, drop)
+        scored = ScoredArcs(log_arc, self.tokens.lengths[sentences], self.kind.single_root)
+        gradient = np.zeros_like(log_arc)
+        loss = self.objective(scored, sentences, [gradient])
         rows, heads, words = np.nonzero(np.abs(gradient) > self.active)
         return loss, ArcList(sentences[rows], heads, words), gradient[rows, heads, words]
-
-    def _without_crossings(self, log_arc: Doubles, sentences: Integers, gradient: Doubles) -> float:
-        """Add the gradient of log(Z_proj(K) / Z_all(K)), which is 0 for complete trees; return its value."""
-        assert self.without is not None
-        heads, lengths = self.without.rows(sentences), self.tokens.lengths[sentences]
-        some = np.flatnonzero((heads >= 0).sum(axis=1) < lengths)
-        if not some.size:
-            return 0.0
-        given = self.kind.potentials(only_given(log_arc[some], heads[some]), lengths[some])
-        (flat, few), (full, many) = (engine.expectations(given) for engine in (eisner, matrix_tree))
-        gradient[some] += few - many
-        return float((flat - full).sum())
 
     def parts(self, sentences: Integers, drop: Drop = NO_DROP) -> tuple[float, Iterable[Parts]]:
         """Return the loss of some sentences, and features and negative gradients of their arcs."""
@@ -168,17 +233,14 @@ class FirstOrder(TreeTrainer):
         return loss, [(*self.features.ids(self.tokens, arcs, drop), values.astype(np.float32) * drop.scale)]
 
 
-@dataclass
+@dataclass(kw_only=True)
 class SecondOrder(TreeTrainer):
     """Scores of arcs, siblings and grandparents together, by belief propagation."""
 
-    tokens: ParseTokens
-    gold: Gold
     features: SecondOrderFeatures
     propagation: Propagation
     arcs: PrunedArcs
     start: Weights  # of the arcs
-    crossing: Gold | None = None  # all known heads, if ``gold`` lacks those that no projective tree has
 
     def __post_init__(self) -> None:
         zeros = [np.zeros(1 << f.bits, np.float32) for f in (self.features.siblings, self.features.grandparents)]
@@ -187,83 +249,13 @@ class SecondOrder(TreeTrainer):
 
     def gradient(
         self, sentences: Integers, weights: tuple[Any, Any, Any], drop: Drop = NO_DROP
-    ) -> tuple[float, Candidates, tuple[Doubles, Doubles, Doubles]]:
+    ) -> tuple[float, Candidates, Sequence[Doubles]]:
         """Return the loss of some sentences, and its negative gradient by the scores of the parts of each kind."""
         batch = self.arcs.candidates(self.tokens, sentences)
         scores = batch.scores(self.features, self.tokens, weights, drop)
-        heads = self.gold.rows(sentences)
-        loss, gradients = self._likelihood(batch, heads, scores)
-        if self.crossing is not None:
-            loss += self._add_crossings(batch, heads, self.crossing.rows(sentences), scores, gradients)
+        gradients = [np.zeros_like(values) for values in scores]
+        loss = self.objective(ScoredParts(batch, scores, self.propagation), sentences, gradients)
         return loss, batch, gradients
-
-    def _likelihood(self, batch: Candidates, heads: Integers, scores: Scores3) -> tuple[float, Scores3]:
-        """Return the negative log-likelihood of the known heads, and its negative gradient."""
-        result = self.propagation(batch.parts, scores)
-        observed = self._tree(batch, heads)
-        loss = result.log_partition.sum() - sum(s @ o for s, o in zip(scores, observed, strict=True))
-        partial = np.flatnonzero((heads >= 0).sum(axis=1) < batch.parts.n_words)
-        if partial.size:
-            loss += self._constrain(batch, partial, heads[partial], scores, observed)
-        beliefs = result.arcs, result.siblings, result.grandparents
-        return float(loss), tuple(o - b for o, b in zip(observed, beliefs, strict=True))  # type: ignore[return-value]
-
-    def _add_crossings(
-        self, batch: Candidates, heads: Integers, every: Integers, scores: Scores3, gradients: Scores3
-    ) -> float:
-        """Add the gradient of log p_all(known heads | those of a projective tree); return the change of the loss."""
-        rows = np.flatnonzero((heads != every).any(axis=1))
-        if not rows.size:
-            return 0.0
-        propagation = replace(self.propagation, kind=replace(self.propagation.kind, projective=False))
-        some, places = self._part(batch, rows)
-        own = [s[at] for s, at in zip(scores, places, strict=True)]
-        loss = 0.0
-        for sign, known in ((1, every[rows]), (-1, heads[rows])):
-            result = propagation(some.parts, self._given(some, known, own))
-            loss -= sign * float(result.log_partition.sum())
-            for g, at, belief in zip(
-                gradients, places, (result.arcs, result.siblings, result.grandparents), strict=True
-            ):
-                g[at] += sign * belief
-        return loss
-
-    def _part(self, batch: Candidates, rows: Integers) -> tuple[Candidates, list[Integers]]:
-        """Return some sentences of a batch, and the places of their arcs, siblings and grandparents."""
-        parts = batch.parts
-        places = [chosen_tokens(ptr, rows)[0] for ptr in (parts.arc_ptr, parts.sibling_ptr, parts.grandparent_ptr)]
-        return self.arcs.candidates(self.tokens, batch.sentences[rows]), places
-
-    @staticmethod
-    def _given(some: Candidates, heads: Integers, scores: Sequence[Doubles]) -> Scores3:
-        """Return scores with -inf for the arcs that contradict the known heads (B, n)."""
-        known = heads[some.rows, some.arcs.modifiers - 1]
-        return np.where((known < 0) | (known == some.arcs.heads), scores[0], -np.inf), scores[1], scores[2]
-
-    def _tree(self, batch: Candidates, heads: Integers) -> tuple[Doubles, Doubles, Doubles]:
-        """Return 1 for each part of the gold trees, 0 for the others."""
-        on = heads[batch.rows, batch.arcs.modifiers - 1] == batch.arcs.heads
-        siblings = np.empty(len(batch.siblings.heads))
-        observed_siblings(on, batch.parts.sides, siblings)
-        above = on[batch.parts.grandparent_upper] & on[batch.parts.grandparent_lower]
-        return on.astype(np.float64), siblings, above.astype(np.float64)
-
-    def _constrain(
-        self,
-        batch: Candidates,
-        rows: Integers,
-        heads: Integers,
-        scores: tuple[Doubles, ...],
-        observed: tuple[Doubles, ...],
-    ) -> float:
-        """Replace a tree by the expectations given the known heads; return the change of the loss."""
-        some, places = self._part(batch, rows)
-        own = [s[at] for s, at in zip(scores, places, strict=True)]
-        before = sum(float(s @ o[at]) for s, o, at in zip(own, observed, places, strict=True))
-        result = self.propagation(some.parts, self._given(some, heads, own))
-        for o, at, belief in zip(observed, places, (result.arcs, result.siblings, result.grandparents), strict=True):
-            o[at] = belief
-        return before - float(result.log_partition.sum())
 
     def parts(self, sentences: Integers, drop: Drop = NO_DROP) -> tuple[float, Iterable[Parts]]:
         """Return the loss of some sentences, and features and negative gradients of parts, one kind after the other."""
@@ -287,7 +279,7 @@ class Problem:
     tokens: ParseTokens
     given: Gold  # known heads and labels
     gold: Gold  # without heads that no tree of the kind has
-    flat: Gold  # without heads that no projective tree has
+    flat: Gold | None  # without heads that no projective tree has; None: all trees are alike
     crossing: float | None  # share of the sentences that no projective tree fits; None: all trees are alike
 
     @classmethod
@@ -295,20 +287,10 @@ class Problem:
         """Find the heads that trees can have. If most sentences have crossing arcs, all trees are alike."""
         gold = given.possible(kind)
         if kind.projective:
-            return cls(tokens, given, gold, gold, None)
+            return cls(tokens, given, gold, None, None)
         flat = gold.possible(replace(kind, projective=True))
         share = float((np.add.reduceat(gold.heads != flat.heads, gold.offsets[:-1]) > 0).mean())
-        return cls(tokens, given, gold, flat, share if share < MOSTLY else None)
-
-    @property
-    def trees(self) -> Gold:
-        """Heads that the second order learns as a tree."""
-        return self.gold if self.crossing is None else self.flat
-
-    @property
-    def without(self) -> Gold | None:
-        """K, if the rivals are projective, but not all trees are."""
-        return None if self.crossing is None else self.flat
+        return cls(tokens, given, gold, *((flat, share) if share < MOSTLY else (None, None)))
 
 
 class Judge(NamedTuple):
