@@ -18,8 +18,9 @@ from numpy.typing import NDArray
 from trelliswork.compute import threads
 from trelliswork.compute.checks import check_possible, number_of_best
 from trelliswork.compute.limits import check_cost
+from trelliswork.inference.span import plain
+from trelliswork.inference.span.kernels import derivations
 from trelliswork.inference.span.kernels import grammar as scaled
-from trelliswork.inference.span.kernels import grammar_log
 from trelliswork.inference.span.potentials import Doubles, Grammar, Integers, finite
 
 TREES = {"noun": "tree of sentence", "parts": "rules and spans"}  # for error messages
@@ -55,11 +56,12 @@ def expectations(grammar: Grammar) -> Expected:
 def log_expectations(grammar: Grammar) -> tuple[Expected, Doubles]:
     """Return the same computed in log space, and the inside chart (B, n, n, S): accurate for every input, but slow."""
     B, n, N, P = grammar.sizes
-    S = N + P
-    expected, chart, scores = _zeros(B, n, N, S), np.full((B, n, n, S), -np.inf), _scores(grammar)
-    out = chart, expected.log_z, expected.roots, expected.rules, expected.symbols
-    costs = 20 * (grammar.lengths**3 * N**2 + grammar.lengths**2 * N * S**2)
-    threads.run(grammar_log.expectations, threads.cut(costs, least=1), scores, *out)
+    expected, chart, scores = _zeros(B, n, N, N + P), np.full((B, n, n, N + P), -np.inf), _scores(grammar)
+    for b, m in enumerate(grammar.lengths):
+        sentence = scores.log_terminals[b, :m], scores.log_symbols[b, :m, :m]
+        log_z, inside, expected.rules[b], symbols = plain.grammar(scores.log_root, scores.log_rules, *sentence)
+        expected.log_z[b], chart[b, :m, :m], expected.symbols[b, :m, :m] = log_z, inside, symbols
+        expected.roots[b] = symbols[0, m - 1, :N]
     return expected, chart
 
 
@@ -83,7 +85,7 @@ def topk(grammar: Grammar, k: int) -> tuple[Integers, Doubles]:
     check_cost(what, operations=float(n) ** 3 * N * k, n_bytes=8.0 * n * n * k * (6 * N + P + B))
     trees, values, scores = np.full((B, k, n, n), -1), np.full((B, k), -np.inf), _scores(grammar)
     ranges = threads.cut(grammar.lengths**3 * N**3, least=threads.LEAST_WORK)
-    threads.run(grammar_log.topk, ranges, scores, trees, values)
+    threads.run(derivations.topk, ranges, scores, trees, values)
     check_possible(values[:, 0], "no tree to decode", **TREES)
     return trees, values
 
@@ -97,15 +99,15 @@ def sample(grammar: Grammar, seeds: Integers) -> Integers:
     check_possible(top, "no tree to draw", **TREES)
     log_z = top + np.log(np.exp(whole - top[:, None]).sum(axis=1))
     ranges = threads.cut(grammar.lengths**2 * N**2 * len(seeds), least=threads.LEAST_WORK)
-    threads.run(grammar_log.sample, ranges, scores, chart, log_z, seeds, trees)
+    threads.run(derivations.sample, ranges, scores, chart, log_z, seeds, trees)
     return trees
 
 
-def _scores(g: Grammar) -> grammar_log.Scores:
+def _scores(g: Grammar) -> derivations.Scores:
     """Return the argument record of the kernels in log space."""
     B, n, N, P = g.sizes
     symbols = np.zeros((B, n, n, N + P)) if g.log_symbols is None else g.log_symbols
-    return grammar_log.Scores(g.log_root, g.log_rules, g.log_terminals, symbols, g.lengths)
+    return derivations.Scores(g.log_root, g.log_rules, g.log_terminals, symbols, g.lengths)
 
 
 def _zeros(B: int, n: int, N: int, S: int) -> Expected:

@@ -21,7 +21,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trelliswork.compute import threads
-from trelliswork.inference.span.kernels import lowrank, lowrank_log
+from trelliswork.inference.span import plain
+from trelliswork.inference.span.kernels import lowrank
 from trelliswork.inference.span.potentials import Doubles, LowRankGrammar, dense_rules, finite
 
 __all__ = ["LowRankGrammar", "RankExpected", "dense_rules", "expectations", "log_expectations"]
@@ -113,21 +114,16 @@ def log_expectations(grammar: LowRankGrammar, weights: Doubles | None = None, *,
     """Return the same computed in log space: accurate for every input, but slow."""
     g = grammar
     B, n, N, P, R = g.sizes
-    by = np.ones(B) if weights is None else np.asarray(weights, np.float64)
-    ranges = threads.cut(20 * (g.lengths**3 * R + g.lengths**2 * (N + P) * R), least=1)
-    numbers = {start: number for number, (start, _) in enumerate(ranges)}
-    scores = lowrank_log.Scores(g.log_root, g.log_up, g.log_left, g.log_right, g.log_terminals, g.lengths, by)
-    sums = lowrank_log.Sums(*(np.zeros((len(ranges), *shape)) for shape in ((N,), (N, R), (R, N + P), (R, N + P))))
-    out = lowrank_log.Output(
-        log_z=np.empty(B),
-        spans=np.zeros((B, n, n)),
-        terminals=np.zeros((B, n, P)),
-        symbols=np.zeros((B if symbols else 0, n, n, N + P)),
-    )
-    threads.run(lambda start, stop: lowrank_log.expectations(start, stop, numbers[start], scores, sums, out), ranges)
-    roots, ups, lefts, rights = (x.sum(axis=0) for x in sums)
-    over = out.symbols if symbols else None
-    return RankExpected(out.log_z, roots, ups, lefts, rights, out.terminals, out.spans, over)
+    roots, ups, lefts, rights = (np.zeros(shape) for shape in ((N,), (N, R), (R, N + P), (R, N + P)))
+    log_z, over = np.empty(B), np.zeros((B, n, n, N + P))
+    for b, m in enumerate(g.lengths):
+        factors = g.log_root, g.log_up, g.log_left, g.log_right, g.log_terminals[b, :m]
+        log_z[b], over[b, :m, :m], *counts = plain.lowrank(*factors)
+        for total, own in zip((roots, ups, lefts, rights), (over[b, 0, m - 1, :N], *counts), strict=True):
+            total += own * (1.0 if weights is None else weights[b])
+    at = np.arange(n)
+    terminals, spans = over[:, at, at, N:], over.sum(axis=3)
+    return RankExpected(log_z, roots, ups, lefts, rights, terminals, spans, over if symbols else None)
 
 
 def _recompute(g: LowRankGrammar, by: Doubles, safe: NDArray[np.bool_], expected: RankExpected) -> None:

@@ -1,4 +1,4 @@
-"""Dense grammars in log space, one sentence at a time: inside-outside for every input, k best trees, samples.
+"""Trees of dense grammars: samples and the k best, one sentence at a time.
 
 Recursion and names as in ``span.grammar``; charts (n, n, S) contain spans i..j with both ends, nonterminals first.
 """
@@ -9,7 +9,6 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from trelliswork.compute.jit import helper, kernel
-from trelliswork.compute.kernels.logspace import log_add, log_dot
 from trelliswork.compute.kernels.merge import insert
 from trelliswork.compute.kernels.random import draw, uniform
 
@@ -28,86 +27,6 @@ class Scores(NamedTuple):
 def _symbols_over(width, N, S):
     """Return the range of symbols over spans of ``width`` positions."""
     return (N, S) if width == 1 else (0, N)
-
-
-@helper
-def _pair_sums(chart, i, j, N, S, sums):
-    """Fill sums[x, y], the log sum over splits of beta(x) beta(y); -inf for impossible pairs."""
-    sums[:] = -np.inf
-    for r in range(i, j):
-        x0, x1 = _symbols_over(r - i + 1, N, S)
-        y0, y1 = _symbols_over(j - r, N, S)
-        for x in range(x0, x1):
-            if chart[i, r, x] > -np.inf:
-                for y in range(y0, y1):
-                    sums[x, y] = log_add(sums[x, y], chart[i, r, x] + chart[r + 1, j, y])
-
-
-@helper
-def _inside(log_root, log_rules, log_terminals, log_symbols, n, chart, sums):
-    """Fill chart (n, n, S) of one sentence; return log Z."""
-    N, S = log_rules.shape[:2]
-    for i in range(n):
-        for x in range(N, S):
-            chart[i, i, x] = log_terminals[i, x - N] + log_symbols[i, i, x]
-    for width in range(2, n + 1):
-        for i in range(n + 1 - width):
-            j = i + width - 1
-            _pair_sums(chart, i, j, N, S, sums)
-            for a in range(N):
-                chart[i, j, a] = log_dot(log_rules[a].reshape(-1), sums.reshape(-1), S * S) + log_symbols[i, j, a]
-    log_z = -np.inf
-    if n > 1:
-        for a in range(N):
-            log_z = log_add(log_z, log_root[a] + chart[0, n - 1, a])
-    return log_z
-
-
-@kernel(allocates=True)
-def expectations(start, stop, scores: Scores, charts, log_z, roots, rules, over_spans):
-    """Fill charts (B, n, n, S), log_z (B,) and, from zero, the expectations (B, N), (B, N, S, S), (B, n, n, S)."""
-    log_root, log_rules, log_terminals, log_symbols, lengths = scores
-    N, S = log_rules.shape[:2]
-    n = log_terminals.shape[1]
-    out, sums, by_pair = np.empty((n, n, S)), np.empty((S, S)), np.empty((S, S))
-    for b in range(start, stop):
-        n, chart = lengths[b], charts[b]
-        log_z[b] = _inside(log_root, log_rules, log_terminals[b], log_symbols[b], n, chart, sums)
-        if log_z[b] == -np.inf:
-            continue
-        out[:] = -np.inf
-        for a in range(N):
-            out[0, n - 1, a] = log_root[a] - log_z[b]
-            roots[b, a] = math.exp(out[0, n - 1, a] + chart[0, n - 1, a])
-        for width in range(n, 0, -1):
-            for i in range(n + 1 - width):
-                j = i + width - 1
-                x0, x1 = _symbols_over(width, N, S)
-                for x in range(x0, x1):
-                    over_spans[b, i, j, x] = math.exp(out[i, j, x] + chart[i, j, x])
-                if width == 1:
-                    continue
-                _pair_sums(chart, i, j, N, S, sums)
-                by_pair[:] = -np.inf
-                for a in range(N):
-                    above = out[i, j, a] + log_symbols[b, i, j, a]
-                    if above == -np.inf:
-                        continue
-                    for x in range(S):
-                        for y in range(S):
-                            if sums[x, y] > -np.inf and log_rules[a, x, y] > -np.inf:
-                                value = above + log_rules[a, x, y]
-                                by_pair[x, y] = log_add(by_pair[x, y], value)
-                                rules[b, a, x, y] += math.exp(value + sums[x, y])
-                for r in range(i, j):
-                    x0, x1 = _symbols_over(r - i + 1, N, S)
-                    y0, y1 = _symbols_over(j - r, N, S)
-                    for x in range(x0, x1):
-                        for y in range(y0, y1):
-                            value = by_pair[x, y]
-                            if value > -np.inf:
-                                out[i, r, x] = log_add(out[i, r, x], value + chart[r + 1, j, y])
-                                out[r + 1, j, y] = log_add(out[r + 1, j, y], value + chart[i, r, x])
 
 
 @kernel(allocates=True)
