@@ -14,8 +14,7 @@ from trelliswork.errors import ShapeError, ValueRangeError
 from trelliswork.inference.graph import ProjectiveTreeFactor, SpanningTreeFactor, Tables, wire
 from trelliswork.inference.graph.engines import bp
 from trelliswork.inference.tree import eisner, matrix_tree, tree_potentials
-from trelliswork.inference.tree.second_order import Parts, infer, parts
-from trelliswork.inference.tree.second_order.kernels import log_space
+from trelliswork.inference.tree.second_order import Parts, infer, parts, plain
 from trelliswork.inference.tree.second_order.kernels.records import Options, Scores, SecondOrderResult
 
 seeds = st.integers(0, 10_000)
@@ -149,13 +148,13 @@ def test_beliefs_are_the_gradient_of_log_partition(projective):
             assert_allclose((values[0] - values[1]) / (2 * step), beliefs[k], atol=1e-7)
 
 
-@given(seed=seeds, kind=kinds, tree_every=st.integers(1, 3), damping=st.sampled_from([0.0, 0.3]))
-def test_probability_space_and_log_space_agree(seed, kind, tree_every, damping):
+@given(seed=seeds, kind=kinds, tree_every=st.integers(1, 3))
+def test_probability_space_and_log_space_agree(seed, kind, tree_every):
     rng = np.random.default_rng(seed)
     p = parts(*some_arcs(rng, rng.integers(1, 7, 4), 0.5))
     scores = random_scores(rng, p, 2.0, 1.0)
     scores[0][rng.random(len(scores[0])) < 0.1] = -np.inf
-    options = {"projective": kind[0], "single_root": kind[1], "tree_every": tree_every, "damping": damping}
+    options = {"projective": kind[0], "single_root": kind[1], "tree_every": tree_every}
     result = infer(p, *scores, tolerance=0, **options)
     want = in_log_space(p, scores, tolerance=0.0, **options)
     for name in ("log_partition", "arcs", "siblings", "grandparents"):
@@ -191,7 +190,8 @@ def in_log_space(
     arrays.append(np.empty(len(p.heads)))
     options = Options(projective, single_root, max_iter, tree_every, tolerance, damping)
     results = SecondOrderResult(*arrays)
-    log_space.infer(0, B, np.arange(B), p, Scores(*scores), options, results)
+    for b in range(B):
+        plain.infer(p, Scores(*scores), options, b, results)
     return results
 
 

@@ -16,7 +16,7 @@ import numpy as np
 from trelliswork.compute import threads
 from trelliswork.compute.checks import check_count
 from trelliswork.errors import ShapeError, ValueRangeError
-from trelliswork.inference.tree.second_order.kernels import beliefs, log_space
+from trelliswork.inference.tree.second_order.kernels import beliefs
 from trelliswork.inference.tree.second_order.kernels.records import (
     Doubles,
     Longs,
@@ -26,6 +26,7 @@ from trelliswork.inference.tree.second_order.kernels.records import (
     SecondOrderResult,
 )
 from trelliswork.inference.tree.second_order.parts import parts
+from trelliswork.inference.tree.second_order.plain import infer as infer_plain
 
 __all__ = ["Parts", "Scores", "SecondOrderResult", "infer", "parts"]
 
@@ -49,7 +50,7 @@ def infer(
     node 0. The tree factor, the most expensive one, sends its messages every ``tree_every`` iterations, starting with
     the first, and after the last; a ``max_iter`` of five iterations is enough for a parser. A sentence has converged
     when no arc's belief changed by more than ``tolerance`` in an iteration that updated all factors. ``damping`` is the
-    share of the old log odds in a new message, in [0, 1); it helps where messages oscillate.
+    share of the old log odds in a new message, in [0, 1); it helps where messages oscillate, and takes much longer.
 
     Time at most O(n^3 + siblings + grandparents) per iteration and sentence, memory O(n^2 + A + S + G).
     """
@@ -86,20 +87,18 @@ def _work(parts: Parts) -> Longs:
 def _infer(parts: Parts, scores: Scores, options: Options) -> SecondOrderResult:
     """Run belief propagation in probability space, and once more in log space where numbers left their range."""
     A, S, G = map(len, scores)
-    max_iter = options.max_iter
     B = parts.n_sentences
     log_z, converged, n_iter, residual = np.empty(B), np.empty(B, np.bool_), np.empty(B, np.int64), np.empty(B)
     by_part = np.empty(A), np.empty(S), np.empty(G)
     results = SecondOrderResult(log_z, *by_part, converged, n_iter, residual, np.ones(A))
-    safe = np.ones(B, np.bool_)
-    ranges = threads.cut(_work(parts) * max_iter, least=threads.LEAST_WORK)
-    threads.run(beliefs.infer, ranges, parts, scores, options, results, safe)
+    safe = np.zeros(B, np.bool_)
+    if not options.damping:
+        ranges = threads.cut(_work(parts) * options.max_iter, least=threads.LEAST_WORK)
+        threads.run(beliefs.infer, ranges, parts, scores, options, results, safe)
     with np.errstate(divide="ignore", invalid="ignore"):  # in sentences that are not safe
         np.add(scores.arcs, np.log(results.tree_scores), out=results.tree_scores)
-    which = np.flatnonzero(~safe)
-    if which.size:
-        ranges = threads.cut((parts.n_words[which] + 1) ** 3 * 20 * max_iter, least=threads.LEAST_WORK)
-        threads.run(log_space.infer, ranges, which, parts, scores, options, results)
+    for b in np.flatnonzero(~safe).tolist():
+        infer_plain(parts, scores, options, b, results)
     return results
 
 

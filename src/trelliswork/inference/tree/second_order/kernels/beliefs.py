@@ -12,7 +12,7 @@ contiguous; rows are padded with pairs that have E = 1 and hence no effect.
 
 An arc that every tree needs has infinite odds from the tree. They are represented by ``FORCED``, which is so far above
 all other odds that rounding loses nothing. Sentences where this fails, or whose odds leave the range of numbers, are
-marked for ``log_space``.
+marked for ``plain``.
 """
 
 import math
@@ -205,7 +205,7 @@ def infer(start, stop, parts: Parts, scores: Scores, options: Options, results: 
     after, low, tops, before = np.empty(N, np.int64), np.empty(N, np.int64), np.empty(N), np.empty(A)
     charts = Charts(np.empty(C), np.empty(C), np.empty(A), np.empty(A), low, np.empty(C), np.empty(C), np.empty(A))
     ES, beta, gamma = np.empty(S), np.empty((wide + 2) * (wide + 1)), np.empty(2 * wide + 2)
-    E, gu, gl, products, bethe = np.empty(size), np.empty(size), np.empty(size), np.empty(wide + 3 * W), np.empty(2)
+    E, gu, gl, products, bethe = np.empty(size), np.empty(size), np.empty(size), np.empty(wide + W), np.empty(2)
     arcs, tree = Arcs(heads, modifiers, out, middle, into, after, in_arcs), Odds(w, s, G, x, D)
     automata, pair_arrays = Automata(ES, odds, off, beta, gamma, s), Pairs(E, gu, gl, T, G, products)
     for b in range(start, stop):
@@ -238,19 +238,18 @@ def infer(start, stop, parts: Parts, scores: Scores, options: Options, results: 
         results.converged[b], results.n_iter[b], results.residual[b] = exact, 0, 0.0
         good = True
         for n_done in range(0 if exact else options.max_iter):
-            mix = options.damping if n_done > 0 else 0.0
             if n_done % options.tree_every == 0:
                 value = _tree(n, arcs, charts, tree, tops, options)
                 if not value > -np.inf:
                     good = False
                     break
-                tree_odds(n, x, D, into, in_arcs, tops, t, mix)
+                tree_odds(n, x, D, into, in_arcs, tops, t)
             for a in range(A):
                 odds[a] = w[a] * t[a] * G[a]
                 off[a] = 1 / (1 + odds[a])
             for which in range(parts.side_ptr[b], parts.side_ptr[b + 1]):
                 arc, step, c, part = parts.sides[which]
-                side(arc - first, step, c, part - s0, automata, mix)
+                side(arc - first, step, c, part - s0, automata)
             if k1 > k0:
                 for a in range(A):
                     T[a] = odds[a] * s[a]
@@ -259,7 +258,7 @@ def infer(start, stop, parts: Parts, scores: Scores, options: Options, results: 
                 for h in range(1, n + 1):
                     c = out[h + 1] - out[h]
                     width = (c + W - 1) // W * W
-                    at = pairs(in_arcs, into[h], into[h + 1], out[h], width, at, pair_arrays, mix)
+                    at = pairs(in_arcs, into[h], into[h + 1], out[h], width, at, pair_arrays)
                     if into[h] < into[h + 1]:
                         for k in range(c):
                             G[out[h] + k] *= products[k]
@@ -277,7 +276,7 @@ def infer(start, stop, parts: Parts, scores: Scores, options: Options, results: 
             value = _tree(n, arcs, charts, tree, tops, options)
         if not good or not value > -np.inf:
             continue
-        tree_odds(n, x, D, into, in_arcs, tops, t, 0.0)
+        tree_odds(n, x, D, into, in_arcs, tops, t)
         for a in range(A):
             results.arcs[first + a] = min(x[a] * D[a], 1.0)
             odds[a] = w[a] * t[a] * G[a]
@@ -294,7 +293,7 @@ def infer(start, stop, parts: Parts, scores: Scores, options: Options, results: 
             for j in range(c):
                 a = arc - first + step * j
                 collect(bethe, (1 + odds[a]) / (1 + T[a]))
-            z = side(arc - first, step, c, part - s0, automata, 0.0)
+            z = side(arc - first, step, c, part - s0, automata)
             side_beliefs(arc - first, step, c, part - s0, automata, z, results.siblings, part)
             collect(bethe, z)
         if k1 > k0:

@@ -17,7 +17,7 @@ class Automata(NamedTuple):
     E: Any  # exponentials of the scores of sibling parts
     odds: Any  # (A,) of arcs, without the automaton's own message
     off_shares: Any  # (A,) 1 / (1 + odds)
-    beta: Any  # scratch, (size + 2, size + 1) flat; meaning as in ``log_space``
+    beta: Any  # scratch, (size + 2, size + 1) flat; meaning as in ``plain``
     gamma: Any  # scratch, 2 (size + 1)
     s: Any  # (A,) messages to the arcs
 
@@ -30,19 +30,11 @@ class Pairs(NamedTuple):
     gl: Any  # messages to lower arcs
     T: Any  # (A,) product of all messages to an arc
     G: Any  # (A,) product of the messages of pairs
-    products: Any  # scratch, one row and three vectors
+    products: Any  # scratch, one row and a vector
 
 
 @helper(error_model="numpy")
-def mix(old, new, damping):
-    """Return the new odds, their logarithm damped towards that of the old ones where both are finite."""
-    if damping == 0 or new <= 0 or old <= 0 or new >= FORCED or old >= FORCED:
-        return new
-    return new ** (1 - damping) * old**damping
-
-
-@helper(error_model="numpy")
-def side(first, step, size, at, arrays: Automata, damping):
+def side(first, step, size, at, arrays: Automata):
     """Send the messages of one side's automaton, whose parts start at E[at]; return Z.
 
     The children's arcs are ``first``, ``first + step``, ... Sums use probabilities instead of odds, so that no product
@@ -76,7 +68,7 @@ def side(first, step, size, at, arrays: Automata, damping):
             g = get(gamma, i)
             off += get(beta, row + i) * g
             put(gamma, i, off_share * (g + get(E, part + i) * o * follow))
-        put(s, a, mix(get(s, a), get(gamma, width + j) * follow / off if off > 0 else np.inf, damping))
+        put(s, a, get(gamma, width + j) * follow / off if off > 0 else np.inf)
     return z
 
 
@@ -103,14 +95,14 @@ def side_beliefs(first, step, size, at, arrays: Automata, z, beliefs, to):
 
 
 @helper(error_model="numpy")
-def pairs(uppers, first_upper, last_upper, first_lower, size, at, arrays: Pairs, damping):
+def pairs(uppers, first_upper, last_upper, first_lower, size, at, arrays: Pairs):
     """Send the messages of one word's block: uppers[first_upper:last_upper] by ``size`` arcs from ``first_lower`` on.
 
     The block starts at ``at``; return its end.
     """
     E, gu, gl, T, G, products = arrays
     W = lanes(E)
-    one, mixed = spread(E, 1.0), products[size + W :]
+    one = spread(E, 1.0)
     for k in range(0, size, W):
         store(products, k, one)
     for p in range(first_upper, last_upper):
@@ -121,13 +113,6 @@ def pairs(uppers, first_upper, last_upper, first_lower, size, at, arrays: Pairs,
             odds_l = load(T, first_lower + k)
             new_l = divide(multiply_add(odds_u, e, by_u), add(odds_u, by_u))
             new_u = divide(multiply_add(odds_l, e, by_l), add(odds_l, by_l))
-            if damping > 0:
-                store(mixed, 0, new_u)
-                store(mixed, W, new_l)
-                for lane in range(W):
-                    put(mixed, lane, mix(get(gu, at + k + lane), get(mixed, lane), damping))
-                    put(mixed, W + lane, mix(get(gl, at + k + lane), get(mixed, W + lane), damping))
-                new_u, new_l = load(mixed, 0), load(mixed, W)
             store(gu, at + k, new_u)
             store(gl, at + k, new_l)
             product = multiply(product, new_u)
@@ -171,7 +156,7 @@ def collect(bethe, value):
 
 
 @helper(error_model="numpy")
-def tree_odds(n, x, D, into, in_arcs, tops, t, damping):
+def tree_odds(n, x, D, into, in_arcs, tops, t):
     """Fill the odds t (A,) of the tree factor from weights x and derivatives D, both shifted by ``tops``."""
     for d in range(1, n + 1):
         mass = 0.0
@@ -188,4 +173,4 @@ def tree_odds(n, x, D, into, in_arcs, tops, t, damping):
             odds = 0.0
             if D[a] > 0:
                 odds = min(D[a] / (others * tops[d]), FORCED) if others > 0 else FORCED
-            t[a] = mix(t[a], odds, damping)
+            t[a] = odds
