@@ -1,4 +1,4 @@
-r"""Spanning trees by elimination of nodes, in probability space: sentences in the lanes of SIMD vectors.
+r"""Spanning trees by elimination of nodes, in probability space: one sentence at a time, rows in SIMD vectors.
 
 By the matrix-tree theorem Z is the determinant of a Laplacian (Tutte 1984; Koo et al. 2007; Smith and Smith 2007). Its
 LU decomposition without subtraction eliminates words one by one (Grassmann, Taksar and Heyman 1985). With
@@ -15,10 +15,13 @@ The backward pass gives the derivatives :math:`g_{hd} = \partial \log Z / \parti
 .. math:: g_{kd} = \sum_h q_h g_{hd}, \quad t_h = \sum_d g_{hd} a_{kd}, \quad g_{hk} = (1 + t_h - \sum_i q_i t_i) / D_k
 
 (single root: :math:`g_{0k} = t_0 / D_k`). Words are eliminated from the last position to the first. Row d of ``A``
-(M, M, W) holds the heads of d: ``A[d, h]``, and ``A[d, d]`` the root; the diagonal is free, as no word is its own head.
+holds the weights of the heads of word d + 1: ``A[d, h]`` of word h + 1, and ``A[d, d]`` of the root, since no word is
+its own head. With a single root, the word that most prefers the root changes places with word 1: it is eliminated last,
+so that all others have heads among the words. Rows are padded with zeros to full vectors.
 """
 
 import math
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -35,194 +38,230 @@ from trelliswork.compute.simd import (
     put,
     spread,
     store,
-    subtract,
+    total,
 )
 from trelliswork.inference.tree.kernels.eisner import column_shifts
 from trelliswork.inference.tree.kernels.records import LIMIT, Batch
 
 
-@helper
-def _place(log_arc, b, n, M, single_root, words):
-    """Fill words[position], 0 in the padding; the word that most prefers the root comes first.
+class Elimination(NamedTuple):
+    """Arrays of an elimination of up to n words; matrices are flat, with rows of ``stride(n)`` numbers."""
 
-    With a single root it is eliminated last, so that all others have heads among the words.
-    """
-    first, top = 1, -np.inf
-    if single_root:
-        for d in range(1, n + 1):
-            other = -np.inf
-            for h in range(1, n + 1):
-                if h != d:
-                    other = max(other, log_arc[b, h, d])
-            if log_arc[b, 0, d] > -np.inf:
-                value = np.inf if other == -np.inf else log_arc[b, 0, d] - other
-                if value > top:
-                    first, top = d, value
-    words[0] = first
-    at = 1
-    for d in range(1, n + 1):
-        if d != first:
-            words[at] = d
-            at += 1
-    for k in range(at, M):
-        words[k] = 0
+    A: Any  # weights, then those of each step
+    G: Any  # derivatives of log Z by the weights
+    columns: Any  # weights of the words under each word, when it was eliminated
+    roots: Any  # (stride,) of each word, when it was eliminated
+    inverses: Any  # (stride,) of the weights of its heads
+    g_root: Any  # (stride,)
+    t: Any  # (stride,)
+    q: Any  # (stride,)
+    scales: Any  # (stride,) of the errors of the derivatives of each word: see ``derivatives``
 
 
-@helper
-def _weigh(log_arc, b, n, M, words, place, tops, lane, W, A):
-    """Fill lane ``lane`` of the log weights A (M, M, W) by position; return the sum of the shifts of all columns.
-
-    The padding depends on the word at position 0 with weight 1, so it changes nothing.
-    """
-    total = column_shifts(log_arc[b], n, tops)
-    for k in range(M):
-        place[words[k]] = k  # place[0] is never read
-    for h in range(n + 1):
-        for d in range(1, n + 1):
-            if h != d:
-                k = place[d]
-                j = k if h == 0 else place[h]
-                put(A, (k * M + j) * W + lane, log_arc[b, h, d] - tops[d])
-    for k in range(n, M):
-        for j in range(M):
-            put(A, (k * M + j) * W + lane, 0.0 if j == 0 else -np.inf)
-            put(A, (j * M + k) * W + lane, 0.0 if k == 0 else -np.inf)
-    return total
+@helper(inline="always")
+def stride(n, like):
+    """Return the length of a padded row of n numbers."""
+    return (n + lanes(like) - 1) // lanes(like) * lanes(like)
 
 
 @helper(allocates=True)
-def _eliminate(M, single_root, A, D, zero):
-    """Eliminate the words from the last position to the first; fill D (M, W) and leave each step's weights in A."""
-    W = lanes(A)
-    inverse = np.empty(W)
-    for k in range(M - 1, -1, -1):
-        row = k * M * W
-        total = zero if single_root and k > 0 else load(A, row + k * W)
-        for h in range(k):
-            total = add(total, load(A, row + h * W))
-        store(D, k * W, total)
-        for lane in range(W):
-            value = get(D, k * W + lane)
-            put(inverse, lane, 1 / value if value > 0 else 0.0)
-        by, root = load(inverse, 0), load(A, row + k * W)
-        for d in range(k):
-            at = d * M * W
-            share = multiply(load(A, at + k * W), by)
-            # The diagonal entry of d is its arc from the root, and is updated by the root's share.
-            own = multiply_add(share, root, load(A, at + d * W))
-            p = at
-            for q in range(row, row + k * W, W):
-                store(A, p, multiply_add(share, load(A, q), load(A, p)))
-                p += W
-            store(A, at + d * W, own)
+def elimination(n, like):
+    """Allocate the arrays."""
+    M = stride(n, like)
+    matrices = np.empty(n * M), np.empty(n * M), np.empty(n * M)
+    return Elimination(*matrices, np.empty(M), np.empty(M), np.empty(M), np.empty(M), np.empty(M), np.empty(M))
 
 
-@helper(allocates=True)
-def _derive(M, single_root, A, D, G, t, q, zero, one):
-    """Fill the derivatives G (M, M, W), the root arcs' on the diagonal, from the first position to the last."""
-    W = lanes(A)
-    inverse, g_root = np.empty(W), np.empty(M * W)
-    for k in range(M):
-        row = k * M * W
-        for lane in range(W):
-            value = get(D, k * W + lane)
-            put(inverse, lane, 1 / value if value > 0 else 0.0)
-        by = load(inverse, 0)
-        q_root, t_root = multiply(load(A, row + k * W), by), zero
-        for h in range(k):
-            store(q, h * W, multiply(load(A, row + h * W), by))
-            store(t, h * W, zero)
+@helper
+def _swap(A, n, M, k):
+    """Exchange words 0 and k in a matrix."""
+    for h in range(n):
+        A[h], A[k * M + h] = A[k * M + h], A[h]
+    for d in range(n):
+        A[d * M], A[d * M + k] = A[d * M + k], A[d * M]
+
+
+@helper(error_model="numpy")
+def _first(A, n, M):
+    """Return the word with the largest share of the root."""
+    first, top = 0, -1.0
+    for d in range(n):
+        mass = spread(A, 0.0)
+        for h in range(0, M, lanes(A)):
+            mass = add(mass, load(A, d * M + h))
+        share = A[d * M + d] / total(mass)
+        if share > top:
+            first, top = d, share
+    return first
+
+
+@helper(error_model="numpy")
+def _eliminate(n, M, single_root, work: Elimination):
+    """Eliminate the words from the last to the first; return log Z, nan if a number has left its range."""
+    A, columns, roots, inverses = work.A, work.columns, work.roots, work.inverses
+    W, zero = lanes(A), spread(A, 0.0)
+    log_z, product = 0.0, 1.0
+    for k in range(n - 1, -1, -1):
+        row, end = k * M, (k + W - 1) // W * W
+        root = get(A, row + k)
+        for h in range(k, end):
+            put(A, row + h, 0.0)
+            put(columns, row + h, 0.0)
+        mass = zero
+        for h in range(0, end, W):
+            mass = add(mass, load(A, row + h))
+        D = total(mass) + (0.0 if single_root and k > 0 else root)
+        if not (D > 1e-290 and D < 1e290):
+            return np.nan
+        product *= D
+        if not (product > 1e-9 and product < 1e9):  # few logarithms
+            log_z += math.log(product)
+            product = 1.0
+        put(roots, k, root)
+        put(inverses, k, 1 / D)
         for d in range(k):
-            at = d * M * W
-            share, root = load(A, at + k * W), load(g_root, d * W)
-            t_root = multiply_add(root, share, t_root)
-            first, second = multiply(q_root, root), zero
-            p, h = at, 0
-            for _ in range(k // 2):
-                g = load(G, p)
+            to = d * M
+            share = get(A, to + k)
+            put(columns, row + d, share)
+            if share > 0:
+                share /= D
+                own, by = get(A, to + d) + share * root, spread(A, share)  # the diagonal is the arc from the root
+                for h in range(0, end, W):
+                    store(A, to + h, multiply_add(by, load(A, row + h), load(A, to + h)))
+                put(A, to + d, own)
+    return log_z + math.log(product)
+
+
+@helper(error_model="numpy")
+def _derive(n, M, single_root, work: Elimination):
+    """Fill G and ``scales`` from the first word to the last; return the sum of all entries of A and absolute ones of G.
+
+    An error of G is, up to rounding, at most its word's entry of ``scales`` times the distance of numbers around 1,
+    since each derivative is a difference.
+    """
+    A, G, columns, roots, inverses, g_root, t, q, scales = work
+    W, zero = lanes(A), spread(A, 0.0)
+    for k in range(0, n * M, W):
+        store(G, k, zero)
+    for k in range(0, M, W):
+        store(g_root, k, zero)
+        store(scales, k, zero)
+    for k in range(n):
+        row, end, inverse = k * M, (k + W - 1) // W * W, get(inverses, k)
+        by, q_root = spread(A, inverse), get(roots, k) * inverse
+        noises, by_root, grown = zero, zero, spread(A, 1 + q_root if single_root else 1.0)
+        for d in range(0, end, W):
+            column, scale = load(columns, row + d), load(scales, d)
+            noises = multiply_add(scale, column, noises)
+            by_root = multiply_add(load(g_root, d), column, by_root)
+            store(scales, d, multiply(scale, grown))
+            store(q, d, multiply(load(A, row + d), by))
+            store(t, d, zero)
+        for d in range(k):
+            to, share, sums = d * M, spread(A, get(columns, row + d)), zero
+            for h in range(0, end, W):
+                g = load(G, to + h)
+                sums = multiply_add(g, load(q, h), sums)
                 store(t, h, multiply_add(g, share, load(t, h)))
-                first = multiply_add(g, load(q, h), first)
-                g = load(G, p + W)
-                store(t, h + W, multiply_add(g, share, load(t, h + W)))
-                second = multiply_add(g, load(q, h + W), second)
-                p += 2 * W
-                h += 2 * W
-            if k % 2:
-                g = load(G, p)
-                store(t, h, multiply_add(g, share, load(t, h)))
-                first = multiply_add(g, load(q, h), first)
-            store(G, at + k * W, add(first, second))
-        rest = multiply(q_root, t_root)
-        for h in range(k):
-            rest = multiply_add(load(q, h * W), load(t, h * W), rest)
-        rest = subtract(one, rest)
-        for h in range(k):
-            store(G, row + h * W, multiply(add(load(t, h * W), rest), by))
-        store(G, row + k * W, zero)  # no word is its own head
-        if single_root and k > 0:
-            store(g_root, k * W, multiply(t_root, by))
-        else:
-            store(g_root, k * W, multiply(add(t_root, rest), by))
-    for k in range(M):
-        store(G, (k * M + k) * W, load(g_root, k * W))
+            put(G, to + k, total(sums) + q_root * get(g_root, d))
+        lost, t_root = zero, total(by_root)
+        for h in range(0, end, W):
+            lost = multiply_add(load(q, h), load(t, h), lost)
+        some = total(lost) + q_root * t_root
+        rest = 1 - some
+        for h in range(0, end, W):
+            store(G, row + h, multiply(add(load(t, h), spread(A, rest)), by))
+        for h in range(k, end):
+            put(G, row + h, 0.0)  # no word is its own head
+        put(g_root, k, (t_root if single_root and k > 0 else t_root + rest) * inverse)
+        put(scales, k, (max(1.0, some) + (2 + q_root) * total(noises)) * inverse)
+    size = zero
+    for k in range(n):
+        put(G, k * M + k, get(g_root, k))
+    for p in range(0, n * M, W):
+        g = load(G, p)
+        size = add(size, add(load(A, p), maximum(g, multiply(g, spread(A, -1.0)))))
+    return total(size)
+
+
+@helper
+def derivatives(n, single_root, work: Elimination):
+    """Replace the weights A, fill their derivatives G and ``scales``; return log Z, nan if numbers may have been lost.
+
+    A lost number is below the smallest normal one and is multiplied by its derivative, which must not exceed ``LIMIT``.
+    """
+    A, G, scales = work.A, work.G, work.scales
+    M = stride(n, A)
+    first = _first(A, n, M) if single_root else 0
+    if first > 0:
+        _swap(A, n, M, first)
+    log_z = _eliminate(n, M, single_root, work)
+    if not log_z < np.inf or not _derive(n, M, single_root, work) < LIMIT:
+        return np.nan
+    if first > 0:
+        _swap(G, n, M, first)
+        scales[0], scales[first] = scales[first], scales[0]
+    return log_z
+
+
+@helper
+def arc_derivatives(n, single_root, x, heads, modifiers, n_arcs, work: Elimination, D):
+    """Fill D (n_arcs,), the derivatives by the weights x of some arcs; return log Z, nan if numbers may be lost."""
+    A, G = work.A, work.G
+    M = stride(n, A)
+    for k in range(n * M):
+        A[k] = 0.0
+    for a in range(n_arcs):
+        d = modifiers[a] - 1
+        A[d * M + (d if heads[a] == 0 else heads[a] - 1)] = x[a]
+    log_z = derivatives(n, single_root, work)
+    if log_z < np.inf:
+        for a in range(n_arcs):
+            d = modifiers[a] - 1
+            D[a] = max(G[d * M + (d if heads[a] == 0 else heads[a] - 1)], 0.0)
+    return log_z
 
 
 @kernel(allocates=True)
 def expectations(start, stop, batch: Batch, log_z, safe, marginals):
     """Fill log_z (B,) and marginals (B, n+1, n+1) of sentences ``order[start:stop]``, zeros in the padding.
 
-    ``safe`` (B,) becomes False where underflow may have lost significant mass: a lost number is below the smallest
-    normal one and is multiplied by its derivative, which must not exceed ``LIMIT``.
+    ``safe`` (B,) becomes False where underflow may have lost significant mass.
     """
     order, lengths, log_arc, single_root = batch
-    W = lanes(log_arc)
-    N = log_arc.shape[1]
-    M = 0
+    N, W = log_arc.shape[1], lanes(log_arc)
+    work, tops = elimination(N - 1, log_arc), np.empty(N)
+    weights = np.empty(work.A.size)
     for at in range(start, stop):
-        M = max(M, lengths[order[at]])
-    A, G, weights = np.empty(M * M * W), np.empty(M * M * W), np.empty(M * M * W)
-    D, t, q = np.empty(M * W), np.empty(M * W), np.empty(M * W)
-    words, place, tops = np.empty((W, M), np.int64), np.empty(N, np.int64), np.empty(N)
-    shifts, mass = np.empty(W), np.empty(W)
-    zero, one = spread(A, 0.0), spread(A, 1.0)
-    for first in range(start, stop, W):
-        count = min(W, stop - first)
-        M = lengths[order[first]]
-        for lane in range(W):
-            b = order[first + min(lane, count - 1)]  # lanes without a sentence repeat the last one
-            _place(log_arc, b, lengths[b], M, single_root, words[lane])
-            shifts[lane] = _weigh(log_arc, b, lengths[b], M, words[lane], place, tops, lane, W, A)
-        for p in range(0, M * M * W, W):
-            value = exponential(load(A, p))
-            store(A, p, value)
+        b = order[at]
+        n = lengths[b]
+        M, score = stride(n, weights), log_arc[b]
+        shift = column_shifts(score, n, tops)
+        for k in range(n * M):
+            weights[k] = -np.inf
+        for d in range(n):
+            weights[d * M + d] = score[0, d + 1] - tops[d + 1]
+        for h in range(n):
+            for d in range(n):
+                if h != d:
+                    put(weights, d * M + h, score[h + 1, d + 1] - tops[d + 1])
+        for p in range(0, n * M, W):
+            value = exponential(load(weights, p))
             store(weights, p, value)
-        _eliminate(M, single_root, A, D, zero)
-        _derive(M, single_root, A, D, G, t, q, zero, one)
-        total = zero  # of all entries that must stay below the limit; nan if one of them is nan
-        for p in range(0, M * M * W, W):
-            g = load(G, p)
-            total = add(total, add(load(A, p), maximum(g, subtract(zero, g))))
-            store(G, p, maximum(multiply(g, load(weights, p)), zero))
-        store(mass, 0, total)
-        for lane in range(count):
-            b = order[first + lane]
-            value, product, good = shifts[lane], 1.0, mass[lane] < LIMIT
-            for k in range(M):
-                x = get(D, k * W + lane)
-                good = good and x > 1e-290 and x < 1e290
-                product *= x
-                if not (product > 1e-9 and product < 1e9):  # few logarithms
-                    value += math.log(product) if product > 0 else -np.inf
-                    product = 1.0
-            log_z[b] = value + math.log(product)
-            safe[b] = good
-            n = lengths[b]
-            if n + 1 < N:
-                marginals[b] = 0.0
-            marginals[b, :, 0] = 0.0
-            for k in range(n):
-                d = words[lane, k]
-                marginals[b, d, d] = 0.0
-                for j in range(n):
-                    h = 0 if j == k else words[lane, j]
-                    marginals[b, h, d] = min(get(G, (k * M + j) * W + lane), 1.0)
+            store(work.A, p, value)
+        value = derivatives(n, single_root, work)
+        log_z[b], safe[b] = value + shift, value < np.inf
+        if n + 1 < N:
+            marginals[b] = 0.0
+        marginals[b, :, 0] = 0.0
+        for d in range(n):
+            marginals[b, d + 1, d + 1] = 0.0
+        zero = spread(weights, 0.0)
+        for p in range(0, n * M, W):
+            store(weights, p, multiply(maximum(load(work.G, p), zero), load(weights, p)))
+        for d in range(n):
+            marginals[b, 0, d + 1] = min(get(weights, d * M + d), 1.0)
+        for h in range(n):
+            for d in range(n):
+                if h != d:
+                    marginals[b, h + 1, d + 1] = min(get(weights, d * M + h), 1.0)

@@ -22,6 +22,7 @@ import numpy as np
 
 from trelliswork.compute.jit import helper, kernel
 from trelliswork.compute.simd import exponential, get, lanes, largest, load, maximum, put, store
+from trelliswork.inference.tree.kernels.matrix_tree import Elimination, arc_derivatives, elimination
 from trelliswork.inference.tree.kernels.records import LIMIT
 from trelliswork.inference.tree.second_order.kernels.eisner import inside, outside
 from trelliswork.inference.tree.second_order.kernels.messages import (
@@ -38,13 +39,11 @@ from trelliswork.inference.tree.second_order.kernels.messages import (
 from trelliswork.inference.tree.second_order.kernels.records import (
     Arcs,
     Charts,
-    Elimination,
     Options,
     Parts,
     Scores,
     SecondOrderResult,
 )
-from trelliswork.inference.tree.second_order.kernels.spanning import derivatives
 
 WEAKEST = 1e-20  # odds against which FORCED still rounds to infinity
 RANGE = 1e100
@@ -73,7 +72,7 @@ def _exponentials(values, n):
 
 
 @helper(error_model="numpy")
-def _tree(n, arcs: Arcs, charts: Charts, odds: Odds, tops, options: Options):
+def _tree(n, arcs: Arcs, charts: Charts, odds: Odds, tops, options: Options, work: Elimination):
     """Fill the weights x = w s G, scaled to a maximum of 1 per word, and the derivatives D of log Z by them.
 
     Return log Z of the unscaled weights; nan if numbers may have been lost.
@@ -95,8 +94,7 @@ def _tree(n, arcs: Arcs, charts: Charts, odds: Odds, tops, options: Options):
     for a in range(A):
         x[a] /= tops[modifiers[a]]
     if not options.projective:
-        work = Elimination(charts.R, charts.L, charts.OR, charts.OL)
-        return log_z + derivatives(n, options.single_root, x, heads, modifiers, A, work, D, charts.OI)
+        return log_z + arc_derivatives(n, options.single_root, x, heads, modifiers, A, work, D)
     stride = (n + 1 + lanes(x) - 1) // lanes(x) * lanes(x) + lanes(x)
     z = inside(n, stride, options.single_root, x, arcs, charts)
     if not (z > 1e-290 and z < 1e290):
@@ -196,6 +194,7 @@ def infer(start, stop, parts: Parts, scores: Scores, options: Options, results: 
             wide = max(wide, c)
             block += (parts.in_start[node + 1] - parts.in_start[node]) * c
         size = max(size, block if parts.grandparent_ptr[b + 1] > parts.grandparent_ptr[b] else 0)
+    work = elimination(0 if options.projective else N - 1, arc_scores)
     A, S, size, C = A + W, S + W, size + W, N * ((N + W - 1) // W * W + W)
     w, t, s, G, T, x, D, odds, off = (
         np.ones(A), np.ones(A), np.ones(A), np.ones(A), np.ones(A), np.ones(A), np.ones(A), np.ones(A), np.ones(A),
@@ -239,7 +238,7 @@ def infer(start, stop, parts: Parts, scores: Scores, options: Options, results: 
         good = True
         for n_done in range(0 if exact else options.max_iter):
             if n_done % options.tree_every == 0:
-                value = _tree(n, arcs, charts, tree, tops, options)
+                value = _tree(n, arcs, charts, tree, tops, options, work)
                 if not value > -np.inf:
                     good = False
                     break
@@ -273,7 +272,7 @@ def infer(start, stop, parts: Parts, scores: Scores, options: Options, results: 
                 results.converged[b] = True
                 break
         if good:
-            value = _tree(n, arcs, charts, tree, tops, options)
+            value = _tree(n, arcs, charts, tree, tops, options, work)
         if not good or not value > -np.inf:
             continue
         tree_odds(n, x, D, into, in_arcs, tops, t)

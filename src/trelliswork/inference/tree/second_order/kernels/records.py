@@ -106,12 +106,3 @@ class Charts(NamedTuple):
     OR: Any  # (n+1, stride), flat
     OL: Any  # (n+1, stride), flat
     OI: Any  # (A,)
-
-
-class Elimination(NamedTuple):
-    """Scratch space of ``spanning.derivatives``, flat float64 arrays of at least the given sizes."""
-
-    A: Any  # (n+1)^2: row k holds the weights of the heads of the word at position k, the root's on the diagonal
-    G: Any  # (n+1)^2 derivatives
-    place: Any  # n+1: position of each word
-    scratch: Any  # 3 (n+1)

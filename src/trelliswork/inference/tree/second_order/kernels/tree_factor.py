@@ -11,20 +11,14 @@ No message is divided by another: zeros in messages are harmless, and an arc tha
 excludes the other arcs into its word. With maxima instead of sums the same equations give max-product.
 """
 
-import math
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from trelliswork.compute.jit import helper, kernel
-from trelliswork.compute.kernels.logspace import log_add
 from trelliswork.inference.tree.kernels.eisner_plain import either, fold, inside, outside
-from trelliswork.inference.tree.kernels.matrix_tree_log import eliminate
+from trelliswork.inference.tree.kernels.matrix_tree_log import spanning_sums
 from trelliswork.inference.tree.kernels.mst import best_tree, workspace
-from trelliswork.inference.tree.second_order.kernels.records import Elimination
-from trelliswork.inference.tree.second_order.kernels.spanning import derivatives
-
-ACCURATE = 1e-6  # a difference of at least this fraction of its terms has nine digits left
 
 
 class TreeArcs(NamedTuple):
@@ -51,85 +45,24 @@ def projective(w, n, single_root, maximize, D):
     return log_z
 
 
-@helper
-def _into_word(w, n, d, single_root, A, degree, turn, D):
-    """Fill column d of D: eliminate all other words, then restore them with the mass of paths from each to the root."""
-    D[:, d] = -np.inf
-    total, first = eliminate(w, n, d, single_root, A, degree, turn)
-    if total == -np.inf:
-        return
-    D[0, d] = -np.inf if first else total  # first: the single arc from the root has been used
-    for m in range(n - 1):
-        k = turn[m]
-        if first and m == 0:
-            D[k, d] = total
-            continue
-        value = -np.inf if first else A[k, 0] - degree[k] + total
-        for j in range(m):
-            value = log_add(value, A[k, turn[j]] - degree[k] + D[turn[j], d])
-        D[k, d] = value
-
-
 @helper(allocates=True)
-def spanning_sums(w, n, single_root, heads, modifiers, D):
-    """Fill D (n+1, n+1) for the arcs (K,) from log weights w; return log Z and the number of words done separately.
-
-    One elimination for all words, O(n^3), in probability space. Its derivatives are differences: where one is so small
-    that digits are lost, its word gets an elimination of its own without subtraction, O(n^3) each; so do all words
-    where numbers leave their range.
-    """
-    N, K = n + 1, len(heads)
-    tops = np.full(N, -np.inf)
-    for a in range(K):
-        tops[modifiers[a]] = max(tops[modifiers[a]], w[heads[a], modifiers[a]])
-    log_z, x = np.nan, np.empty(K)
-    by_arc, scales, again = np.empty(K), np.empty(N), np.zeros(N, np.bool_)
-    if tops[1:].min() > -np.inf:
-        for a in range(K):
-            x[a] = math.exp(w[heads[a], modifiers[a]] - tops[modifiers[a]])
-        work = Elimination(np.empty(N * N), np.empty(N * N), np.empty(N), np.empty(3 * N))
-        log_z = tops[1:].sum() + derivatives(n, single_root, x, heads, modifiers, K, work, by_arc, scales)
-    good = log_z > -np.inf and log_z < np.inf
-    if good:
-        for a in range(K):
-            d = modifiers[a]
-            again[d] |= not by_arc[a] / scales[d] >= ACCURATE  # or nan
-            D[heads[a], d] = math.log(by_arc[a]) + log_z - tops[d] if by_arc[a] > 0 else -np.inf
-    A, degree, turn = np.empty((N, N)), np.empty(N), np.empty(N, np.int64)
-    n_again = 0
-    for d in range(1, N):
-        if not good or again[d]:
-            _into_word(w, n, d, single_root, A, degree, turn, D)
-            n_again += 1
-    return log_z if good else fold(w[:, 1], D[:, 1], N, False), n_again
-
-
-@helper(allocates=True)
-def spanning(w, n, single_root, maximize, D):
-    """Fill D (n+1, n+1), head before word, from log weights w; return log Z.
-
-    Sums: an elimination for each word, O(n^4), without subtraction. Maxima: a best tree for each arc, O(n^4).
-    """
+def spanning_maxima(w, n, single_root, D):
+    """Fill D (n+1, n+1), head before word, from log weights w; return the maximum. A best tree for each arc, O(n^4)."""
     N = n + 1
-    if maximize:
-        work, column = workspace(N), np.empty(N)
-        weights = w.copy()
-        for d in range(1, N):
-            column[:] = weights[:, d]
-            for h in range(N):
-                D[h, d] = -np.inf
-                weights[:, d] = -np.inf
-                weights[h, d] = 0.0
-                if h != d and best_tree(weights, n, single_root, work):
-                    D[h, d] = 0.0
-                    for k in range(1, N):
-                        D[h, d] += weights[work.heads[k - 1], k]
-            weights[:, d] = column
-    else:
-        A, degree, turn = np.empty((N, N)), np.empty(N), np.empty(N, np.int64)
-        for d in range(1, N):
-            _into_word(w, n, d, single_root, A, degree, turn, D)
-    return fold(w[:, 1], D[:, 1], N, maximize)
+    work, column = workspace(N), np.empty(N)
+    weights = w.copy()
+    for d in range(1, N):
+        column[:] = weights[:, d]
+        for h in range(N):
+            D[h, d] = -np.inf
+            weights[:, d] = -np.inf
+            weights[h, d] = 0.0
+            if h != d and best_tree(weights, n, single_root, work):
+                D[h, d] = 0.0
+                for k in range(1, N):
+                    D[h, d] += weights[work.heads[k - 1], k]
+        weights[:, d] = column
+    return fold(w[:, 1], D[:, 1], N, True)
 
 
 @helper(allocates=True)
@@ -160,8 +93,8 @@ def tree_messages(arcs: TreeArcs, q, maximize, out, beliefs):
             w[:, d] = -np.inf
     if is_projective:
         log_z = projective(w, n, single_root, maximize, D)
-    elif maximize or forced.any():
-        log_z = spanning(w, n, single_root, maximize, D)
+    elif maximize:
+        log_z = spanning_maxima(w, n, single_root, D)
     else:
         log_z, _ = spanning_sums(w, n, single_root, heads, modifiers, D)
     for a in range(K):
