@@ -141,21 +141,23 @@ def expectations(start, stop, batch: Batch, log_z, marginals):
     """Fill log_z (B,) and marginals (B, n+1, n+1), zeros where no tree is possible. Time O(n^4)."""
     order, lengths, log_arc, single_root = batch
     N = log_arc.shape[1]
-    D, heads, modifiers = np.empty((N, N)), np.empty(N * N, np.int64), np.empty(N * N, np.int64)
+    w, D = np.empty((N, N)), np.empty((N, N))
+    heads, modifiers = np.empty(N * N, np.int64), np.empty(N * N, np.int64)
     for at in range(start, stop):
         b = order[at]
-        n, arc, n_arcs = lengths[b], log_arc[b], 0
+        n, n_arcs = lengths[b], 0
+        w[:] = -np.inf
         for h in range(n + 1):
             for d in range(1, n + 1):
-                if h != d and arc[h, d] > -np.inf:
-                    heads[n_arcs], modifiers[n_arcs] = h, d
+                if h != d and log_arc[b, h, d] > -np.inf:
+                    w[h, d], heads[n_arcs], modifiers[n_arcs] = log_arc[b, h, d], h, d
                     n_arcs += 1
-        log_z[b], _ = spanning_sums(arc, n, single_root, heads[:n_arcs], modifiers[:n_arcs], D)
+        log_z[b], _ = spanning_sums(w, n, single_root, heads[:n_arcs], modifiers[:n_arcs], D)
         marginals[b] = 0.0
         if log_z[b] > -np.inf:
             for a in range(n_arcs):
                 h, d = heads[a], modifiers[a]
-                marginals[b, h, d] = min(math.exp(arc[h, d] + D[h, d] - log_z[b]), 1.0)
+                marginals[b, h, d] = min(math.exp(w[h, d] + D[h, d] - log_z[b]), 1.0)
 
 
 @helper
