@@ -15,9 +15,7 @@ SETTINGS = {**SMALL, "hash_bits": 12, "patience": 1}
 # Stage, and the number of its step at which the run is interrupted.
 PLACES = [
     ("tagger 1 of 1, iteration", 3),
-    ("taggers: 1 trained", 1),
     ("fold 3 of 5, iteration", 2),
-    ("taggers: 6 trained", 1),
     ("first order", 1),
     ("first order", 2),
     ("second order", 1),
@@ -25,12 +23,6 @@ PLACES = [
     ("labels", 1),
     ("labels", 2),
 ]
-NEXT = {  # first step after an interruption while taggers are trained
-    "tagger 1 of 1, iteration": "tagger 1 of 1",
-    "taggers: 1 trained": "jackknifed tags, fold 1 of 5",
-    "fold 3 of 5, iteration": "jackknifed tags, fold 3 of 5",
-    "taggers: 6 trained": "first order",
-}
 
 
 class KilledError(Exception):
@@ -79,17 +71,19 @@ def test_a_stopped_run_is_resumed_to_the_same_parser(place, tmp_path):
     path, settings = tmp_path / "checkpoint", {**SETTINGS, "tagger": tagger_for(place)}
     stopped = made(DependencyParser, **settings).fit(X, Y, dev=DEV, checkpoint=path, callback=at(place))
     assert "stopped by the caller" in stopped.report_.reason
-    assert path.is_file()
+    tagging = "tagger" in place[0] or "fold" in place[0]
+    assert path.is_file() != tagging  # taggers start again
     steps = []
     resumed = made(DependencyParser, **settings).fit(X, Y, dev=DEV, checkpoint=path, callback=steps.append)
     expected = whole(settings["tagger"])
     assert_same(resumed, expected)
     resumed.save(tmp_path / "model")
     assert not path.exists()
-    history = expected.report_.history
-    done = [step.iteration for step in history if step.stage == place[0]][: place[1]]
-    assert steps[0].stage == (history[done[-1]].stage if done else NEXT[place[0]])  # no finished work is repeated
-    assert steps[0].iteration == (1 + done[-1] if done else int(NEXT[place[0]] == "first order"))
+    if not tagging:  # no finished work is repeated
+        history = expected.report_.history
+        done = [step.iteration for step in history if step.stage == place[0]][: place[1]]
+        assert steps[0].stage == history[done[-1]].stage
+        assert steps[0].iteration == 1 + done[-1]
 
 
 @pytest.mark.parametrize("place", PLACES[1::2], ids=str)
@@ -115,9 +109,9 @@ def test_a_run_that_is_stopped_at_every_step_ends_with_the_same_parser(tmp_path)
     while n_runs == 0 or path.exists():
         n_runs += 1
         run = made(DependencyParser, **SETTINGS, tagger="hmm")
-        run.fit(X, Y, dev=DEV, checkpoint=path, callback=lambda step: step.iteration > 0 or "trained" in step.stage)
+        run.fit(X, Y, dev=DEV, checkpoint=path, callback=lambda step: step.iteration > 0)
         run.save(tmp_path / "model")
-        assert n_runs <= 6 + whole("hmm").report_.n_iter + 1
+        assert n_runs <= whole("hmm").report_.n_iter + 1
     assert_same(run, whole("hmm"))
 
 

@@ -1,4 +1,4 @@
-"""Parsers with crossing arcs: a mixture of projective and all trees, and the cost that development data give them."""
+"""Parsers with crossing arcs: a mixture of projective and all trees."""
 
 from dataclasses import replace
 
@@ -13,7 +13,6 @@ from trelliswork import DependencyParser, SpanningTree, load
 from trelliswork.distributions import NearlyProjectiveTree
 from trelliswork.errors import ValueRangeError
 from trelliswork.models.parser import scoring
-from trelliswork.models.parser.calibration import _cost
 from trelliswork.models.parser.data import read_arcs
 from trelliswork.models.parser.decoding import features_of
 from trelliswork.models.parser.features import TokenCoder
@@ -52,9 +51,9 @@ def data():
 
 
 @pytest.mark.parametrize("order", [1, 2])
-def test_a_fitted_cost_keeps_crossings_near_those_of_gold(order, data, tmp_path):
+def test_crossing_arcs_are_found(order, data, tmp_path):
     (X, y), dev, (X_test, y_test) = data
-    gold, settings = heads_of(y_test), SMALL
+    gold = heads_of(y_test)
 
     def measure(parser):
         """Return the number of correct heads and of sentences with crossing arcs."""
@@ -64,36 +63,24 @@ def test_a_fitted_cost_keeps_crossings_near_those_of_gold(order, data, tmp_path)
             trees
         )
 
-    flat, none = measure(made(DependencyParser, order, **settings, calibrated=False).fit(X, y, dev=dev))
-    parser = made(DependencyParser, order, **settings, projective=False).fit(X, y, dev=dev)
+    flat, none = measure(made(DependencyParser, order, **SMALL, calibrated=False).fit(X, y, dev=dev))
+    parser = made(DependencyParser, order, **SMALL, projective=False).fit(X, y, dev=dev)
     learned, n_gold = parser._learned, n_crossing(gold)
     correct, n = measure(parser)
     assert n_gold > 60
     assert none == 0
-    assert n_gold / 1.5 <= n <= 1.5 * n_gold
+    assert n_gold / 1.7 <= n <= 1.7 * n_gold
     assert correct > flat
-    assert parser.report_.details["crossing_cost"] > 0
     parser.save(tmp_path / "parser")
     assert load(tmp_path / "parser").parse(X_test[:50]) == parser.parse(X_test[:50])
-    parser._learned = replace(learned, crossing_cost=0.0)
+    parser._learned = replace(learned, share=0.5)
     fewer, many = measure(parser)
-    assert many > 1.5 * n_gold  # what the cost is for
+    assert many > 1.7 * n_gold  # as many as if half of the sentences had them
     assert fewer < correct
-    parser._learned = replace(learned, crossing_cost=100.0)
+    parser._learned = replace(learned, share=1e-9)
     fewer, none = measure(parser)
-    assert none == 0
+    assert none < 0.2 * n_gold
     assert fewer < correct  # what crossing arcs are for
-
-
-def test_the_cost_gives_as_many_crossings_as_gold(data):
-    (X, y), dev, _ = data
-    parser = made(DependencyParser, 1, **SMALL, projective=False).fit(X, y, dev=dev)
-    n = n_crossing(heads_of(dev[1]))
-    assert n / 1.2 <= n_crossing(heads_of(parser.predict(dev[0]))) <= 1.2 * n
-    flat = [tree for words, tree in zip(*dev, strict=True) if is_projective(tuple(h for h, _ in tree))]
-    words = [words for words, tree in zip(*dev, strict=True) if is_projective(tuple(h for h, _ in tree))]
-    parser._calibrate_temperature(words, flat)  # gold trees without crossings
-    assert n_crossing(heads_of(parser.predict(words))) == 0
 
 
 SENTENCE = [("xx", "X"), ("They", "PRP"), ("saw", "VBD"), ("dogs", "NNS")]
@@ -233,26 +220,14 @@ def test_parsers_without_a_share_have_all_trees(tmp_path):
     assert DependencyParser._from_state(*parser._state()).parse(X) == parser.parse(X)
 
 
-def test_a_damaged_cost(mixed):
+def test_a_damaged_share(mixed):
     plain, arrays = mixed._state()
-    assert plain["crossing_cost"] == mixed.report_.details["crossing_cost"]
-    with pytest.raises(ValueRangeError, match="crossing_cost must not be negative"):
-        DependencyParser._from_state(plain | {"crossing_cost": -1.0}, arrays)
+    assert plain["crossing_share"] == mixed.report_.details["crossing_share"]
+    with pytest.raises(ValueRangeError, match="crossing_share must be between 0 and 1"):
+        DependencyParser._from_state(plain | {"crossing_share": -1.0}, arrays)
 
 
-def test_the_cost_is_a_matter_of_evidence():
-    useful = [(float(k), 1) for k in range(30, 0, -1)]
-    assert _cost(useful, 10) == 19.5  # 12 have the most correct heads, 11 within a standard error of them
-    assert _cost([(lead, (-1) ** k) for k, (lead, _) in enumerate(useful)], 10) == 20.5  # 1 has the most, 10 are near
-    harmful = [(lead, -1) for lead, _ in useful]
-    assert _cost(harmful, 10) == 31.0
-    assert _cost([(40.0, 0), *harmful], 10) == 35.0
-    assert _cost(useful, 0) == 31.0
-    assert _cost(useful[:5], 10) == 13.0
-    assert _cost([], 10) == 0.0
-
-
-def test_projective_parsers_have_no_cost():
+def test_projective_parsers_have_no_share():
     X, y = treebank("train", 20)
     parser = made(DependencyParser, 1, **SMALL).fit(X, y, dev=(X, y))
-    assert "crossing_cost" not in parser.report_.details
+    assert "crossing_share" not in parser.report_.details

@@ -201,7 +201,9 @@ def test_labels(tokens):
     ids = np.empty(1000, np.uint32)
     for m in range(1, N + 1):
         h = HEADS[m - 1]
-        count = call_label_ids(np.array(HEADS), m, tokens.arrays, start, templates, shift, ids)
+        count = call_label_ids(
+            np.zeros(len(LABEL_SLOTS), np.uint64), np.array(HEADS), m, tokens.arrays, start, templates, shift, ids
+        )
         values = ends(h, m) | {"apart": bucket(abs(h - m))}
         siblings = [w for w in range(1, N + 1) if HEADS[w - 1] == h and w != m]
         around = {

@@ -9,6 +9,8 @@ from tests.estimators import made
 from tests.models.parser.corpus import HEADS, PARTIAL, SMALL, TAGGED, heads_of, treebank
 from trelliswork import DependencyParser, load
 from trelliswork.compute.threads import num_threads
+from trelliswork.models.parser.data import read_sentences
+from trelliswork.models.parser.tags import Tagging
 
 X, Y = treebank("train", 80)
 X_DEV, Y_DEV = treebank("test", 150)
@@ -170,38 +172,24 @@ def test_a_factorial_crf_tags_both_columns(stop, tmp_path):
 
 
 def test_a_factorial_crf_is_jackknifed_by_crfs_of_joint_labels():
-    from trelliswork.models.parser.data import read_sentences
-    from trelliswork.models.parser.tags import TaggerTrainer
-
     columns = read_sentences(with_coarse_tags(X[:30]))
-    trainer = TaggerTrainer("factorial-crf", columns, 0, folds=2)
-    assert trainer.n_taggers == 3
-    while trainer.n_done < trainer.n_taggers:
-        trainer.add(trainer.train_next(lambda text: False))
-    coarse, fine = trainer.tagged().tags
+    taggers, tagged = Tagging("factorial-crf", columns, 0, folds=2).run(lambda text: False)
+    assert len(taggers.models) == 1
+    coarse, fine = tagged.tags
     assert coarse == [tag[0] for tag in fine]
     assert 0.5 < np.mean([a == b for a, b in zip(fine, columns.tags[1], strict=True)]) < 1
-    again = TaggerTrainer("factorial-crf", columns, 0, folds=2)
-    again.restore(trainer.state())
-    assert again.tagged().tags == [coarse, fine]
 
 
 def test_training_sentences_are_tagged_by_taggers_that_have_not_seen_them():
-    from trelliswork.models.parser.data import read_sentences
-    from trelliswork.models.parser.tags import TaggerTrainer
-
-    columns = read_sentences(X[:20])
-    trainer = TaggerTrainer("crf", columns, 0)
-    assert trainer.n_taggers == 6
-    while trainer.n_done < trainer.n_taggers:
-        trainer.add(trainer.train_next(lambda text: False))
-    (tags,), (gold,) = trainer.tagged().tags, columns.tags
-    seen = trainer.taggers().tag(columns).tags[0]
+    columns, announced = read_sentences(X[:20]), []
+    taggers, tagged = Tagging("crf", columns, 0).run(announced.append)
+    assert sum("iteration" not in text for text in announced) == 6
+    (tags,), (gold,) = tagged.tags, columns.tags
+    seen = taggers.tag(columns).tags[0]
     correct = [np.mean([a == b for a, b in zip(column, gold, strict=True)]) for column in (tags, seen)]
     assert correct[0] < correct[1]
     assert correct[1] > 0.95
-    single = TaggerTrainer("crf", read_sentences(X[:1]), 0)
-    assert single.n_taggers == 1
-    many = TaggerTrainer("crf", read_sentences(X[:1] * 100), 0)._fold.tolist()
+    assert Tagging("crf", read_sentences(X[:1]), 0).fold_of_sentences().tolist() == [0]
+    many = Tagging("crf", read_sentences(X[:1] * 100), 0).fold_of_sentences().tolist()
     assert sorted(set(many)) == [0, 1, 2, 3, 4]
     assert many[::2] == many[1::2]  # neighbors are in the same fold

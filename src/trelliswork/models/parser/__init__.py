@@ -31,7 +31,7 @@ from trelliswork.models.parameters import (
     later,
 )
 from trelliswork.models.parser.calibration import (
-    fit_crossings,
+    fit_share,
     fit_temperatures,
     held_out_sample,
 )
@@ -52,9 +52,9 @@ from trelliswork.models.parser.decoding import Decode, LabeledTree, Learned, Par
 from trelliswork.models.parser.features import ParseTokens, TokenCoder
 from trelliswork.models.parser.first_order import TreeKind, Weights
 from trelliswork.models.parser.labels import LabelModel, LabelTrainer, correct_arcs
-from trelliswork.models.parser.scoring import TreeScorer, check_lengths, flat_heads, prior_cost, prune
+from trelliswork.models.parser.scoring import TreeScorer, check_lengths, flat_heads, prune
 from trelliswork.models.parser.second_order import Propagation, SecondOrderFeatures
-from trelliswork.models.parser.tags import TaggerKind, TaggerTrainer
+from trelliswork.models.parser.tags import TaggerKind, Tagging
 from trelliswork.models.parser.temperatures import Temperatures
 from trelliswork.models.parser.templates import feature_set
 from trelliswork.models.parser.training import (
@@ -210,8 +210,8 @@ class DependencyParser(TreeParser):
             ``patience`` epochs without an improvement. The second order is kept unless its UAS is lower than that of
             the first order; without development data it is always kept.
         checkpoint : path, optional
-            A file for the state of training, written twice a minute, between epochs and between taggers. If it exists,
-            training resumes from it and ends with the parser of an uninterrupted run. ``save`` deletes it.
+            A file for the state of training, written twice a minute, between epochs. If it exists, training resumes
+            from it and ends with the parser of an uninterrupted run. ``save`` deletes it.
         callback : callable, optional
             Called with a `Step` after each epoch, and for each tagger and its iterations with one that has no value.
             A true result stops training, with at least one epoch of trees and one of labels; taggers in training
@@ -243,66 +243,55 @@ class DependencyParser(TreeParser):
         """Return the reader of sentences, with taggers that are trained first, and the codes of the given ones."""
         clusters, taggers = Knowledge.of(self.clusters).clusters, None
         if self.tagger is not None:
-            tagging = TaggerTrainer(self.tagger, columns, self.seed, clusters=clusters)
-            stages.train_taggers(tagging)
-            taggers, columns = tagging.taggers(), tagging.tagged()
+            tagging = Tagging(self.tagger, columns, self.seed, clusters)
+            taggers, columns = stages.train_taggers(tagging)
         coder = TokenCoder.from_columns(columns.words, columns.tags[0], self.min_count, clusters)
         reader = Reader(coder, len(columns.tags), taggers)
         return reader, reader.code(columns)
 
     def _train(self, reader: Reader, problem: Problem, judge: Judge | None, stages: Stages) -> Learned:
         """Train the stages after the taggers, one after the other, and complete their report."""
-        first = stages.train(
-            FIRST, partial(self._first_order, reader, problem), self.max_iter,
-            self._development(reader, problem, judge),
-        )  # fmt: skip
-        weights, uas = _weights(first), dict[str, float]()
-        if self.order == 2 and not stages.watch.interrupted:
-            second = stages.train(
-                SECOND, partial(self._second_order, reader, problem, weights), self.max_iter,
-                self._development(reader, problem, judge, weights),
+
+        def scorer(weights: tuple[Weights, ...]) -> TreeScorer:
+            return self._scorer(Learned(reader, weights, None, share=problem.crossing))
+
+        def uas(weights: tuple[Weights, ...]) -> float:
+            assert judge is not None
+            return _fraction(*correct_heads(scorer(weights), judge.tokens, judge.gold))
+
+        def development(*before: Weights) -> Development | None:
+            return None if judge is None else Development("UAS", lambda stage: uas(before + _weights(stage)))
+
+        settings: dict[str, Any] = {
+            "tokens": problem.tokens, "gold": problem.gold, "flat": problem.flat, "kind": self._tree_kind(),
+            "batch_size": self.batch_size, "dropout": self.dropout, "l2": self.l2,
+        }  # fmt: skip
+
+        def first_order() -> FirstOrder:
+            features = self._features(reader).arcs
+            return FirstOrder(features=features, rate=self.learning_rate, seed=(self.seed, 0), **settings)
+
+        def second_order() -> SecondOrder:
+            pruner, rate = scorer(weights), SECOND_ORDER_RATE * self.learning_rate
+            arcs = prune(pruner, problem.tokens, problem.flat or problem.gold, problem.gold)
+            return SecondOrder(
+                features=pruner.features, propagation=pruner.propagation, arcs=arcs, start=weights[0],
+                rate=rate, seed=(self.seed, 1), **settings,
             )  # fmt: skip
-            more = _weights(second)
+
+        weights, compared = _weights(stages.train(FIRST, first_order, self.max_iter, development())), dict[str, float]()
+        if self.order == 2 and not stages.watch.interrupted:
+            more = _weights(stages.train(SECOND, second_order, self.max_iter, development(*weights)))
             if judge is not None:
-                both = zip((FIRST, SECOND), (weights, weights + more), strict=True)
-                uas = {name: self._uas(reader, problem, judge, some) for name, some in both}
-            weights += more if not uas or uas[SECOND] >= uas[FIRST] else ()
-        labels = self._train_labels(reader, problem, weights, judge, stages)
-        stages.finish(FIRST if len(weights) == 1 else SECOND, uas)
+                compared = {FIRST: uas(weights), SECOND: uas(weights + more)}
+            weights += more if not compared or compared[SECOND] >= compared[FIRST] else ()
+        labels = self._train_labels(reader, problem, scorer(weights), judge, stages)
+        stages.finish(FIRST if len(weights) == 1 else SECOND, compared)
         stages.report.details["dropped_heads"] = problem.gold.n_dropped
-        return Learned(reader, weights, labels, share=problem.crossing, crossing_cost=_prior_cost(problem.crossing))
-
-    def _first_order(self, reader: Reader, problem: Problem) -> FirstOrder:
-        """Return the trainer of the first order."""
-        return FirstOrder(features=self._features(reader).arcs, **self._settings(problem, 0))
-
-    def _second_order(self, reader: Reader, problem: Problem, weights: tuple[Weights, ...]) -> SecondOrder:
-        """Return the trainer of the second order, on the arcs that the first order keeps."""
-        scorer = self._tree_scorer(reader, weights, share=problem.crossing)
-        return SecondOrder(
-            features=scorer.features,
-            propagation=scorer.propagation,
-            arcs=prune(scorer, problem.tokens, problem.flat or problem.gold, problem.gold),
-            start=weights[0],
-            **self._settings(problem, 1),
-        )
-
-    def _settings(self, problem: Problem, stage: int) -> dict[str, Any]:
-        """Return the settings that both orders share; the steps of the second are smaller."""
-        return {
-            "tokens": problem.tokens,
-            "gold": problem.gold,
-            "flat": problem.flat,
-            "kind": self._tree_kind(),
-            "rate": (1.0, SECOND_ORDER_RATE)[stage] * self.learning_rate,
-            "batch_size": self.batch_size,
-            "seed": (self.seed, stage),
-            "dropout": self.dropout,
-            "l2": self.l2,
-        }
+        return Learned(reader, weights, labels, share=problem.crossing)
 
     def _train_labels(
-        self, reader: Reader, problem: Problem, weights: tuple[Weights, ...], judge: Judge | None, stages: Stages
+        self, reader: Reader, problem: Problem, scorer: TreeScorer, judge: Judge | None, stages: Stages
     ) -> LabelModel | None:
         """Return the classifier of labels; ``None`` if no label is known."""
         if problem.given.labels is None:
@@ -313,35 +302,21 @@ class DependencyParser(TreeParser):
         )  # fmt: skip
         development = None
         if judge is not None and judge.gold.labels is not None:
-            scorer = self._tree_scorer(reader, weights, share=problem.crossing)
             heads = flat_heads(scorer, judge.tokens, judge.columns.offsets)
             development = trainer.development(judge.tokens, judge.gold, heads)
         return trainer.model(stages.train(LABELS, lambda: trainer, self.max_iter + 1, development))
 
-    def _development(
-        self, reader: Reader, problem: Problem, judge: Judge | None, before: tuple[Weights, ...] = ()
-    ) -> Development | None:
-        """Return the measure of a stage whose weights follow those of the stages ``before``."""
-        if judge is None:
-            return None
-        return Development("UAS", lambda stage: self._uas(reader, problem, judge, before + _weights(stage)))
-
-    def _uas(self, reader: Reader, problem: Problem, judge: Judge, weights: tuple[Weights, ...]) -> float:
-        scorer = self._tree_scorer(reader, weights, share=problem.crossing)
-        return _fraction(*correct_heads(scorer, judge.tokens, judge.gold))
-
     def _calibrate(self, learned: Learned, tokens: ParseTokens, gold: Gold) -> Learned:
-        """Return the parameters with temperatures, and a cost of crossing arcs, that fit these sentences."""
+        """Return the parameters with temperatures, and a share of crossing trees, that fit these sentences."""
         learned = replace(learned.with_temperatures(Temperatures()), sharp=0.0)
-        learned = replace(learned, crossing_cost=_prior_cost(learned.share))
         temperatures, sharp = fit_temperatures(self._scorer(learned), learned.labels, tokens, gold)
         learned = replace(learned.with_temperatures(temperatures), sharp=sharp)
-        if self.projective:
+        if learned.share is None:
             return learned
-        return replace(learned, **fit_crossings(self._scorer(learned), tokens, gold)._asdict())
+        return replace(learned, share=fit_share(self._scorer(learned), tokens, gold))
 
     def _calibrate_by_sample(self, learned: Learned, columns: Columns, gold: Gold, stages: Stages) -> Learned:
-        """Return the parameters with the temperatures and cost of crossing arcs of a parser of a sample."""
+        """Return the parameters with the temperatures and the share of crossing trees of a parser of a sample."""
         kept, held_out = held_out_sample(len(columns.lengths), self.seed)
         seen = gold.some(kept)
         if stages.is_late() or not (seen.heads >= 0).any():
@@ -353,10 +328,8 @@ class DependencyParser(TreeParser):
             return learned
         other = self._calibrate(other, reader.read_columns(columns.some(held_out))[0], gold.some(held_out))
         stages.report.details["calibrated_on"] = "training sentences, by a parser of others"
-        learned = replace(learned.with_temperatures(other.temperatures), sharp=other.sharp)
-        if (other.share is None) != (learned.share is None):
-            return learned  # the costs have different units
-        return replace(learned, crossing_cost=other.crossing_cost, share=other.share)
+        share = other.share if learned.share is not None and other.share is not None else learned.share
+        return replace(learned.with_temperatures(other.temperatures), sharp=other.sharp, share=share)
 
     def _calibrate_temperature(self, X: Sentences, y: Arcs) -> dict[str, float]:
         """Fit and store the temperatures on sentences that training has not seen; return them by kind of factor."""
@@ -584,30 +557,23 @@ class DependencyParser(TreeParser):
         if self.order_ == 2:
             report.details["sharp"] = learned.sharp
         if not self.projective:
-            report.details["crossing_cost"] = learned.crossing_cost
             report.details["crossing_share"] = learned.share
 
     def _tree_kind(self) -> TreeKind:
         return TreeKind(bool(self.projective), bool(self.single_root))
 
     def _scorer(self, learned: Learned) -> TreeScorer:
-        scorer = self._tree_scorer(learned.reader, learned.weights, learned.temperatures, learned.share)
-        return replace(scorer, crossing_cost=learned.crossing_cost, sharp=learned.sharp)
-
-    def _tree_scorer(
-        self,
-        reader: Reader,
-        weights: tuple[Weights, ...],
-        temperatures: Temperatures | None = None,
-        share: float | None = None,
-    ) -> TreeScorer:
-        kind = self._tree_kind() if share is None else replace(self._tree_kind(), projective=True)
-        propagation = Propagation(kind)
-        second = (weights[1], weights[2], weights[3]) if len(weights) == 4 else None
+        """Return the model of the trees."""
+        kind, (first, *more) = self._tree_kind(), learned.weights
         return TreeScorer(
-            self._features(reader), propagation, weights[0], second, temperatures or Temperatures(),
-            _prior_cost(share), share=share,
-        )  # fmt: skip
+            self._features(learned.reader),
+            Propagation(kind if learned.share is None else replace(kind, projective=True)),
+            first,
+            (more[0], more[1], more[2]) if more else None,
+            learned.temperatures,
+            learned.sharp,
+            learned.share,
+        )
 
     def _features(self, reader: Reader) -> SecondOrderFeatures:
         return features_of(reader.n_tags, self.hash_bits, reader.coder.clusters is not None)
@@ -642,10 +608,6 @@ class DependencyParser(TreeParser):
     def _plain_parameters(self) -> dict[str, Any]:
         """Return the parameters for JSON, without the clusters."""
         return {k: v for k, v in self.get_params().items() if k != "clusters"}
-
-
-def _prior_cost(share: float | None) -> float:
-    return 0.0 if share is None else prior_cost(share)
 
 
 def _fraction(correct: float, total: int) -> float:

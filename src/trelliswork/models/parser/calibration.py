@@ -17,7 +17,6 @@ trees. Guo et al., On Calibration of Modern Neural Networks (2017).
 import math
 from collections.abc import Callable
 from dataclasses import replace
-from typing import NamedTuple
 
 import numpy as np
 
@@ -30,7 +29,6 @@ from trelliswork.models.parser.temperatures import TREE_KINDS, Temperatures, tem
 
 LOWEST, HIGHEST = 0.2, 10.0  # limits of a temperature
 LARGEST_SHARE = 0.9  # of beliefs at temperature 1
-SIMILAR = 1.2  # ratio of predicted and gold crossings, at most
 PRECISION = 0.01  # of a share, and of the logarithm of a temperature
 MAX_WORDS = 20_000  # of the sentences that trees are fitted on: a few numbers need no more
 LEAST_CALIBRATED, MOST_HELD_OUT, MOST_SAMPLED = 1000, 600, 3000  # sentences, for temperatures without dev data
@@ -153,60 +151,6 @@ def fit_share(scorer: TreeScorer, tokens: ParseTokens, gold: Gold) -> float:
 
     best = math.exp(bounded(lambda log_share: loss(math.exp(log_share)), math.log(LEAST_SHARE), 0.0))
     return min((0.0, best, 1.0), key=loss)
-
-
-class Crossings(NamedTuple):
-    """Settings of crossing arcs; names as in ``Learned``."""
-
-    crossing_cost: float
-    share: float | None = None
-
-
-def fit_crossings(scorer: TreeScorer, tokens: ParseTokens, gold: Gold) -> Crossings:
-    """Return the share of all trees, if projective ones have a part of their own, and the cost of crossing arcs."""
-    share = None if scorer.share is None else fit_share(scorer, tokens, gold)
-    return Crossings(_cost(_leads(scorer, tokens, gold), _n_crossing(scorer, gold)), share)
-
-
-def _leads(scorer: TreeScorer, tokens: ParseTokens, gold: Gold) -> list[tuple[float, int]]:
-    """Return the expected and the actual gain by crossing arcs where one is expected, largest first.
-
-    The expected gain is that of ``TreeScorer.alternatives`` over the best projective tree of a sentence, the actual one
-    the difference of correct heads.
-    """
-    scorer = replace(scorer, crossing_cost=TINY)
-    chooser, rows = scorer.for_trees(), list[tuple[float, int]]()
-    for sentences in scorer.batches(tokens):
-        heads, crossing, lead = scorer.alternatives(chooser.infer(scorer.scored(tokens, sentences)))
-        given = gold.rows(sentences)
-        more = ((crossing == given) & (given >= 0)).sum(axis=1) - ((heads == given) & (given >= 0)).sum(axis=1)
-        rows += [(d, k) for d, k in zip(lead.tolist(), more.tolist(), strict=True) if TINY < d < math.inf]
-    return sorted(rows, reverse=True)
-
-
-def _cost(rows: list[tuple[float, int]], n_gold: float) -> float:
-    """Return a cost of crossing arcs, from the leads and gains of sentences and the number of gold crossings.
-
-    Sentences with larger leads get crossing arcs. Of the numbers of such sentences, up to `SIMILAR` times that of gold
-    trees, one has the most correct heads. Those with fewer, by a standard error of the difference at most and no fewer
-    than projective trees have, are as good, and the nearest to the number of gold trees is taken.
-    """
-    gains = np.array([gain for _, gain in rows[: math.floor(n_gold * SIMILAR)]], np.int64)
-    totals, squares = (np.cumsum([0, *values]) for values in (gains, gains**2))
-    best = int(totals.argmax())
-    similar = np.flatnonzero(((totals[best] - totals) ** 2 <= np.abs(squares - squares[best])) & (totals >= 0))
-    n = int(similar[np.abs(similar - n_gold).argmin()])
-    leads = [lead for lead, _ in rows]
-    if n == 0:
-        return leads[0] + 1 if leads else 0.0  # above all
-    return (leads[n - 1] + leads[n]) / 2 if n < len(leads) else leads[-1] / 2
-
-
-def _n_crossing(scorer: TreeScorer, gold: Gold) -> int:
-    """Return the number of sentences of which no projective tree has all known heads."""
-    left = gold.possible(replace(scorer.kind, projective=True)).heads
-    owner = np.repeat(np.arange(len(gold.offsets) - 1), np.diff(gold.offsets))
-    return len(np.unique(owner[left != gold.heads]))
 
 
 def held_out_sample(n: int, seed: int) -> tuple[Integers, Integers]:

@@ -1,6 +1,5 @@
 """Learned parameters of a parser, and its answers: trees, labels and probabilities of sentences."""
 
-import math
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal, get_args
@@ -74,7 +73,6 @@ class Learned:
     weights: tuple[Weights, ...]  # (2**bits,) of arcs; order 2: also of arcs, siblings, grandparents of its model
     labels: LabelModel | None
     temperatures: Temperatures = Temperatures()  # noqa: RUF009
-    crossing_cost: float = 0.0  # of crossing arcs, for non-projective parsers: see ``TreeScorer``
     sharp: float = 0.0  # share of the beliefs at temperature 1 in probabilities, for order 2
     share: float | None = None  # of all trees, if the others are projective, for non-projective parsers
 
@@ -97,7 +95,6 @@ class Learned:
             "temperatures": asdict(self.temperatures),
             "sharp": self.sharp,
             "crossing_share": self.share,
-            "crossing_cost": self.crossing_cost,
         }
         if reader.coder.clusters is not None:
             plain["knowledge"], own = Knowledge(reader.coder.clusters).state()
@@ -122,18 +119,16 @@ class Learned:
         if type(n_tags) is not int or n_tags < 1 or (taggers is not None and taggers.n_columns != n_tags):
             raise ValueRangeError(f"n_tags must be the number of taggers or of columns of tags, got {n_tags!r}.")
         temperatures = Temperatures.from_dict(plain["temperatures"])
-        sharp, share, crossing_cost = plain["sharp"], plain["crossing_share"], plain["crossing_cost"]
+        sharp, share = plain["sharp"], plain["crossing_share"]
         if not isinstance(sharp, float) or not 0 <= sharp < 1:
             raise ValueRangeError(f"sharp must be at least 0 and less than 1, got {sharp!r}.")
         if share is not None and not (isinstance(share, float) and 0 <= share <= 1):
             raise ValueRangeError(f"crossing_share must be between 0 and 1, or None, got {share!r}.")
-        if not isinstance(crossing_cost, float) or not 0 <= crossing_cost < math.inf:
-            raise ValueRangeError(f"crossing_cost must not be negative, got {crossing_cost!r}.")
         clusters = Knowledge.from_state(plain.get("knowledge", {}), arrays).clusters
         coder = TokenCoder(strings(plain["words"]), strings(plain["tags"]), clusters)
         reader = Reader(coder, n_tags, taggers)
         if plain["labels"] is None:
-            return cls(reader, weights, None, temperatures, crossing_cost, sharp, share)
+            return cls(reader, weights, None, temperatures, sharp, share)
         rows, n_labels = arrays["labels"], len(plain["labels"])
         check_finite("labels", rows)
         if rows.ndim != 2 or rows.shape[1] != n_labels or len(rows) & (len(rows) - 1):
@@ -141,7 +136,7 @@ class Learned:
         labels = Vocabulary(strings(plain["labels"]))
         templates = feature_set(reader.n_tags > 1, clusters is not None)
         model = LabelModel(labels, rows, templates, temperatures.labels)
-        return cls(reader, weights, model, temperatures, crossing_cost, sharp, share)
+        return cls(reader, weights, model, temperatures, sharp, share)
 
 
 @dataclass(frozen=True)
@@ -186,14 +181,10 @@ class Parsing:
 
     def heads(self, decoding: Decode = "mbr") -> list[list[int]]:
         """Return trees; see `DependencyParser.predict`. Probabilities that they do not need are not computed."""
-        self._check(decoding)
         trees: list[list[int]] = [[] for _ in range(len(self.tokens))]
-        for scorer, sentences in self.batches():
-            scored = scorer.scored(self.tokens, sentences, self.allowed)
-            beliefs = scorer.infer(scored) if decoding == "viterbi" else scorer.for_trees().infer(scored)
-            heads = self._decoded(scorer, beliefs, decoding)
-            for row, n in enumerate(sentences.tolist()):
-                trees[n] = heads[row, : beliefs.lengths[row]].tolist()
+        for b, heads in self._decisions(decoding, probabilities=False):
+            for row, n in enumerate(b.sentences.tolist()):
+                trees[n] = heads[row, : b.lengths[row]].tolist()
         return trees
 
     def _check(self, decoding: Decode) -> None:
@@ -206,14 +197,10 @@ class Parsing:
         self, decoding: Decode = "mbr", gold: Sequence[Sequence[int]] | None = None
     ) -> tuple[list[list[int]], list[list[float]], list[list[float]]]:
         """Return trees, the probabilities of their arcs, and those of the arcs of gold trees if they are given."""
-        self._check(decoding)
         trees: list[list[int]] = [[] for _ in range(len(self.tokens))]
         probabilities: list[list[float]] = [[] for _ in range(len(self.tokens))]
         of_gold: list[list[float]] = [[] for _ in range(len(self.tokens))]
-        for scorer, sentences in self.batches():
-            scored = scorer.scored(self.tokens, sentences, self.allowed)
-            b = scorer.infer(scored)
-            heads = self._decoded(scorer, b if decoding == "viterbi" else scorer.risk_beliefs(scored, b), decoding)
+        for b, heads in self._decisions(decoding, probabilities=True):
             for row, n in enumerate(b.sentences.tolist()):
                 size = int(b.lengths[row])
                 trees[n] = heads[row, :size].tolist()
@@ -223,6 +210,18 @@ class Parsing:
                     p = b.arcs[row, np.array(gold[n], np.int64), np.arange(1, size + 1)]
                     of_gold[n] = np.clip(p, 0.0, 1.0).tolist()
         return trees, probabilities, of_gold
+
+    def _decisions(self, decoding: Decode, *, probabilities: bool) -> Iterator[tuple[Beliefs, Integers]]:
+        """Yield the heads (B, n) of batches, and beliefs: those that choose trees may do unless probabilities count."""
+        self._check(decoding)
+        for scorer, sentences in self.batches():
+            scored = scorer.scored(self.tokens, sentences, self.allowed)
+            if probabilities or decoding == "viterbi":
+                b = scorer.infer(scored)
+                deciding = b if decoding == "viterbi" else scorer.risk_beliefs(scored, b)
+            else:
+                b = deciding = scorer.for_trees().infer(scored)
+            yield b, self._decoded(scorer, deciding, decoding)
 
     def _decoded(self, scorer: TreeScorer, beliefs: Beliefs, decoding: Decode) -> Integers:
         """Return the heads (B, n) of a batch, from the beliefs of `for_trees`; for Viterbi, of probabilities."""

@@ -14,7 +14,7 @@ from trelliswork.learning.watch import Development
 from trelliswork.models.parser.data import Gold
 from trelliswork.models.parser.features import ParseTokens
 from trelliswork.models.parser.first_order import NO_DROP, Integers, dropout
-from trelliswork.models.parser.kernels.labels import arc_probabilities, probabilities, train
+from trelliswork.models.parser.kernels.labels import arc_probabilities, train
 from trelliswork.models.parser.kernels.records import AdaGrad, ArcList, Trees
 from trelliswork.models.parser.temperatures import tempered
 from trelliswork.models.parser.templates import FeatureSet
@@ -34,11 +34,9 @@ class LabelModel:
 
     def probabilities(self, tokens: ParseTokens, heads: Integers, offsets: NDArray[np.int64]) -> NDArray[np.float32]:
         """Return p(label | tree) (n_tokens, L) of the arcs into all words; ``heads`` are flat, complete trees."""
-        values = np.empty((len(heads), len(self.labels)), np.float32)
-        trees, shift = Trees(heads, offsets), _shift(self.weights)
-        ranges = threads.cut(tokens.lengths * LABEL_COST, least=threads.LEAST_WORK)
-        threads.run(probabilities, ranges, trees, tokens.arrays, self.features, shift, self.weights, values)
-        return tempered(values, self.temperature)
+        owners = np.repeat(np.arange(len(offsets) - 1), np.diff(offsets))
+        arcs = ArcList(owners, heads, np.arange(len(heads)) - offsets[owners] + 1)
+        return self.arc_probabilities(tokens, heads, offsets, arcs)
 
     def arc_probabilities(
         self, tokens: ParseTokens, heads: Integers, offsets: NDArray[np.int64], arcs: ArcList

@@ -9,7 +9,7 @@ import numpy as np
 
 from trelliswork.compute.limits import check_sentences
 from trelliswork.errors import ImpossibleError
-from trelliswork.inference.tree import NearlyProjective, crossing_moves, match_marginals, with_crossings
+from trelliswork.inference.tree import NearlyProjective, match_marginals, with_crossings
 from trelliswork.inference.tree.nearly import mixture
 from trelliswork.inference.tree.passes import Passes
 from trelliswork.models.hmm.data import chosen_tokens
@@ -23,7 +23,6 @@ BATCH_ARCS = 200_000  # arcs that are scored at a time
 TREE_COST, PAIR_COST = 30.0, 100.0  # operations per n^3, and per n^3 and iteration of order 2, measured
 THRESHOLD = 1e-3  # of pruning: the least probability of an arc, relative to the best one into the same word
 LEAST_SHARE = 1e-4  # of sentences with crossing arcs, for their cost
-FORBIDDEN = 1e6  # gain lost by an arc that is not possible, more than any tree gains
 ARC_BYTES = 8 * 20  # scores, marginals and charts of each pair of words
 
 
@@ -36,12 +35,6 @@ def check_lengths(lengths: Integers, n_iter: int = 0, at_once: int = 1) -> None:
     n = lengths.astype(np.float64) + 1
     operations = (TREE_COST + PAIR_COST * n_iter) * n**3
     check_sentences(lengths, operations, ARC_BYTES * at_once * n**2)
-
-
-def prior_cost(share: float) -> float:
-    """Return the cost of crossing arcs, in log odds, if this share of the sentences has them and nothing is fitted."""
-    share = min(max(share, LEAST_SHARE), 0.5)
-    return math.log((1 - share) / share)
 
 
 class NoTreeError(ImpossibleError):
@@ -110,7 +103,6 @@ class TreeScorer:
     first: Weights  # (2**bits,) of the first-order model
     second: tuple[Weights, Weights, Weights] | None = None  # of arcs, siblings, grandparents of the second-order model
     temperatures: Temperatures = Temperatures()  # noqa: RUF009
-    crossing_cost: float = 0.0  # with a share: of a crossing arc, in log odds; else of a tree, in expected correct arcs
     sharp: float = 0.0  # share of the beliefs at temperature 1 in the probabilities of arcs; order 2
     share: float | None = None  # of all trees, if the others are projective
 
@@ -246,36 +238,16 @@ class TreeScorer:
         """Return the trees (B, n) with the largest sum of gains; by default the expected number of correct arcs.
 
         In a mixture, they are projective, and then words move to heads by crossing arcs whose scores are better by more
-        than ``crossing_cost``. Otherwise a tree with crossing arcs must gain more than this over the best one without.
+        than the log odds of the shares.
         """
-        if self.share is not None:
-            best = self._best_projective(beliefs, gains)
-            return with_crossings(self.kind.potentials(beliefs.tree_scores, beliefs.lengths), best, self.crossing_cost)
-        heads, crossing, lead = self.alternatives(beliefs, gains)
-        return np.where((lead > self.crossing_cost)[:, None], crossing, heads)
-
-    def _best_projective(self, beliefs: Beliefs, gains: Doubles | None) -> Integers:
-        """Return the projective trees (B, n) with the largest sum of gains, in a mixture."""
         kind = self.propagation.kind
         gains = np.where(beliefs.possible, beliefs.arcs if gains is None else gains, -np.inf)
-        return kind.engine.best(kind.potentials(gains, beliefs.lengths))[0]
-
-    def alternatives(self, beliefs: Beliefs, gains: Doubles | None = None) -> tuple[Integers, Integers, Doubles]:
-        """Return the best projective trees (B, n), the best other trees (B, n), and how much more these gain (B,).
-
-        In a mixture, these have one crossing arc, and gain the difference of the scores.
-        """
-        if self.share is not None:
-            heads = self._best_projective(beliefs, gains)
-            return heads, *crossing_moves(self.kind.potentials(beliefs.tree_scores, beliefs.lengths), heads)
-        gains = np.where(beliefs.possible, beliefs.arcs if gains is None else gains, -np.inf)
-        best, value = self.kind.engine.best(self.kind.potentials(gains, beliefs.lengths))
-        if self.kind.projective or not self.crossing_cost:
-            return best, best, np.zeros(len(best))
-        projective = replace(self.kind, projective=True)
-        gains = np.maximum(gains, -FORBIDDEN)  # evidence or pruning may leave no projective tree
-        heads, lower = projective.engine.best(projective.potentials(gains, beliefs.lengths))
-        return heads, best, np.where(lower > -FORBIDDEN / 2, value - lower, np.inf)
+        heads: Integers = kind.engine.best(kind.potentials(gains, beliefs.lengths))[0]
+        if self.share is None:
+            return heads
+        share = min(max(self.share, LEAST_SHARE), 0.5)
+        potentials = self.kind.potentials(beliefs.tree_scores, beliefs.lengths)
+        return with_crossings(potentials, heads, math.log((1 - share) / share))
 
 
 def prune(scorer: TreeScorer, tokens: ParseTokens, gold: Gold, more: Gold) -> PrunedArcs:

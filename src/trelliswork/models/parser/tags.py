@@ -14,6 +14,7 @@ from trelliswork.models.crf import CRF
 from trelliswork.models.factorial import FactorialCRF
 from trelliswork.models.hmm import HMM
 from trelliswork.models.parser.data import Columns
+from trelliswork.models.parser.first_order import Integers
 
 TaggerKind = Literal["crf", "hmm", "factorial-crf"]
 Model = CRF | HMM | FactorialCRF
@@ -71,12 +72,13 @@ class Taggers:
         return cls(models)
 
 
-class TaggerTrainer:
-    """Training of all taggers, one at a time.
+@dataclass(frozen=True)
+class Tagging:
+    """Training of the taggers of a parser.
 
-    First one tagger per column of tags, or one factorial CRF for all of them. Then, for each fold and tagger, one that
-    is trained on the other folds and tags this one: the parser is trained on tags with the errors that it will see in
-    new sentences. ``columns`` are training sentences, none of them empty; ``folds`` is the maximum number of folds, of
+    First one tagger per column of tags, or one factorial CRF for all of them. Then, for each fold, taggers that are
+    trained on the other folds and tag this one: the parser is trained on tags with the errors that it will see in new
+    sentences. ``columns`` are training sentences, none of them empty; ``folds`` is the maximum number of folds, of
     blocks of neighboring sentences that ``seed`` draws.
 
     The CRFs of folds are trained by the averaged perceptron, since only their tags matter: they are as accurate as by
@@ -84,110 +86,83 @@ class TaggerTrainer:
     tags of all columns together: its columns agree with each other, too.
     """
 
-    def __init__(
-        self, kind: TaggerKind, columns: Columns, seed: int, folds: int = FOLDS, clusters: BrownClusters | None = None
-    ) -> None:
-        self.kind, self.columns, self.clusters = kind, columns, clusters
-        self.models: list[Model] = []  # finished, in the order of the columns
-        self.predicted: list[list[Any]] = []  # tags of the sentences of a fold, finished, by fold and tagger
-        total = len(columns.offsets) - 1
-        self.n_folds = min(folds, total) if total > 1 else 0
-        block = np.arange(total) // max(1, min(MOST_NEIGHBORS, total // (10 * max(self.n_folds, 1))))
-        order = np.random.default_rng((seed, 5)).permutation(int(block[-1]) + 1 if total else 0)
-        self._fold = order[block] % max(self.n_folds, 1)
-        self._words = columns.sentences(columns.words)
-        tags = [columns.sentences(column) for column in columns.tags]
-        self._joint = kind == "factorial-crf" and len(tags) > 1  # with one column it is a CRF
-        self._layers = [[list(zip(*rows, strict=True)) for rows in zip(*tags, strict=True)]] if self._joint else tags
+    kind: TaggerKind
+    columns: Columns
+    seed: int
+    clusters: BrownClusters | None = None
+    folds: int = FOLDS
 
     @property
-    def n_done(self) -> int:
-        """Number of finished taggers."""
-        return len(self.models) + len(self.predicted)
+    def joint(self) -> bool:
+        """Whether one tagger has all columns; a factorial CRF of one column is a CRF."""
+        return self.kind == "factorial-crf" and len(self.columns.tags) > 1
 
-    @property
-    def n_taggers(self) -> int:
-        """Number of taggers."""
-        return (1 + self.n_folds) * len(self._layers)
+    def fold_of_sentences(self) -> Integers:
+        """Return the fold of each sentence, from 0; all 0 if there is one sentence."""
+        total = len(self.columns.offsets) - 1
+        n_folds = min(self.folds, total)
+        block = np.arange(total) // max(1, min(MOST_NEIGHBORS, total // (10 * n_folds)))
+        order = np.random.default_rng((self.seed, 5)).permutation(int(block[-1]) + 1)
+        return np.asarray(order[block] % n_folds, np.int64)
 
-    def train_next(self, announce: Announce) -> Any:
-        """Return the next tagger, or the tags of a fold; ``add`` takes it.
+    def run(self, announce: Announce) -> tuple[Taggers, Columns]:
+        """Return the taggers, and the sentences with tags by taggers that have not seen them.
 
-        Each iteration is announced. If training is to stop, a tagger is returned unfinished, and a fold that has not
-        started is tagged by the tagger of all sentences.
+        Each tagger and its iterations are announced. If training is to stop, taggers are returned unfinished, and folds
+        that have not started are tagged by the taggers of all sentences.
         """
-        fold, k = divmod(self.n_done, len(self._layers))
-        if fold == 0:
-            name = f"tagger {k + 1} of {len(self._layers)}"
+        words = self.columns.sentences(self.columns.words)
+        tags = [self.columns.sentences(column) for column in self.columns.tags]
+        layers = [[list(zip(*rows, strict=True)) for rows in zip(*tags, strict=True)]] if self.joint else tags
+        models = []
+        for k, layer in enumerate(layers):
+            name = f"tagger {k + 1} of {len(layers)}"
             announce(name)
-            return self._fit(name, self._words, self._layers[k], announce)
-        name = f"jackknifed tags, fold {fold} of {self.n_folds}"
-        inside, outside = (np.flatnonzero(rows).tolist() for rows in (self._fold != fold - 1, self._fold == fold - 1))
-        words = [self._words[n] for n in outside]
-        if announce(name):
-            return self.models[k].predict(words) if words else []
-        tags = [self._layers[k][n] for n in inside]
-        return self._tag_fold(name, [self._words[n] for n in inside], tags, words, announce)
+            models.append(self._fitted(name, words, layer, announce))
+        fold = self.fold_of_sentences()
+        if len(fold) == 1:
+            return Taggers(models), Taggers(models).tag(self.columns)
+        predicted: list[list[list[Any]]] = [[[]] * len(fold) for _ in layers]  # by layer and sentence
+        for number in range(int(fold.max()) + 1):
+            name = f"jackknifed tags, fold {number + 1} of {int(fold.max()) + 1}"
+            seen, unseen = (np.flatnonzero(some).tolist() for some in (fold != number, fold == number))
+            texts = [words[n] for n in unseen]
+            for model, layer, found in zip(models, layers, predicted, strict=True):
+                if announce(name):
+                    rows: Any = model.predict(texts)
+                else:
+                    rows = self._tags([words[n] for n in seen], [layer[n] for n in seen], texts, name, announce)
+                for n, row in zip(unseen, rows, strict=True):
+                    found[n] = row
+        columns = [[tag for row in found for tag in row] for found in predicted]
+        joint = [list(column) for column in zip(*columns[0], strict=True)] if self.joint else columns
+        return Taggers(models), replace(self.columns, tags=joint)
 
-    def _fit(self, name: str, words: list[list[str]], tags: list[list[Any]], announce: Announce) -> Model:
-        """Return a tagger of all sentences."""
+    def _fitted(self, name: str, words: list[list[str]], tags: list[list[Any]], announce: Announce) -> Model:
+        """Return a tagger of all sentences, or of the others of a fold."""
 
         def callback(step: Step) -> bool:
             return announce(f"{name}, iteration {step.iteration}")
 
-        if self._joint:
+        if self.joint:
             layers = tuple(f"tags{k + 1}" for k in range(len(self.columns.tags)))
             return FactorialCRF(layers, clusters=self.clusters, tol=1e-3).fit(words, tags, callback=callback)
         if self.kind == "hmm":
             return HMM(order=2).fit(words, tags, callback=callback)
         return CRF("pos", clusters=self.clusters, tol=1e-4).fit(words, tags, callback=callback)
 
-    def _tag_fold(
-        self, name: str, words: list[list[str]], tags: list[list[Any]], unseen: list[list[str]], announce: Announce
+    def _tags(
+        self, words: list[list[str]], tags: list[list[Any]], unseen: list[list[str]], name: str, announce: Announce
     ) -> list[list[Any]]:
-        """Return the tags of a fold by a tagger that learns from the others; joint tags are sequences."""
+        """Return the tags of a fold by a tagger that learns from the others."""
         if self.kind == "hmm":
-            model = HMM(order=2).fit(words, tags, callback=lambda step: announce(f"{name}, iteration {step.iteration}"))
-            return [list(row) for row in model.predict(unseen)] if unseen else []
-        if self._joint:
+            return self._fitted(name, words, tags, announce).predict(unseen)
+        if self.joint:
             tags = [[json.dumps(one) for one in row] for row in tags]
 
         def callback(step: Step) -> bool:
             return announce(f"{name}, iteration {step.iteration}")
 
         crf = CRF("pos", clusters=self.clusters, algorithm="perceptron", max_iter=FOLD_EPOCHS)
-        crf.fit(words, tags, callback=callback)
-        rows = crf.predict(unseen) if unseen else []
-        return [[json.loads(tag) for tag in row] for row in rows] if self._joint else rows
-
-    def add(self, result: Any) -> None:
-        """Store a finished tagger, or the tags of a fold."""
-        (self.models if len(self.models) < len(self._layers) else self.predicted).append(result)
-
-    def taggers(self) -> Taggers:
-        """Return the taggers of all sentences."""
-        return Taggers(self.models)
-
-    def tagged(self) -> Columns:
-        """Return the training sentences with jackknifed tags."""
-        if not self.n_folds:
-            return self.taggers().tag(self.columns)
-        columns: list[list[str]] = []
-        for layer in range(len(self._layers)):
-            folds = [iter(self.predicted[k * len(self._layers) + layer]) for k in range(self.n_folds)]
-            tags = [tag for k in self._fold.tolist() for tag in next(folds[k])]
-            joint = range(len(self.columns.tags)) if self._joint else ()
-            columns += [[tag[k] for tag in tags] for k in joint] or [tags]
-        return replace(self.columns, tags=columns)
-
-    def state(self) -> Arrays:
-        """Return the finished work, for a checkpoint."""
-        plain, arrays = self.taggers().state()
-        text = json.dumps({"taggers": plain, "predicted": self.predicted}, default=lambda number: number.item())
-        return arrays | {"plain": np.frombuffer(text.encode(), np.uint8)}
-
-    def restore(self, arrays: Arrays) -> None:
-        """Continue from ``state``'s result."""
-        plain = json.loads(arrays["plain"].tobytes())
-        self.models = Taggers.from_state(plain["taggers"], arrays).models
-        self.predicted = plain["predicted"]
+        rows = crf.fit(words, tags, callback=callback).predict(unseen)
+        return [[json.loads(tag) for tag in row] for row in rows] if self.joint else rows

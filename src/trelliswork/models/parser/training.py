@@ -16,6 +16,7 @@ of each tree. With K the known heads without those that no projective tree has, 
 that is, the objective of a projective model, and for each crossing arc its probability given the rest of the tree.
 """
 
+import json
 import math
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -48,7 +49,7 @@ from trelliswork.models.parser.kernels.records import Drop
 from trelliswork.models.parser.labels import LabelTrainer
 from trelliswork.models.parser.scoring import PrunedArcs
 from trelliswork.models.parser.second_order import Candidates, PartList, Propagation, SecondOrderFeatures
-from trelliswork.models.parser.tags import TaggerTrainer
+from trelliswork.models.parser.tags import Taggers, Tagging
 
 TAGGER, FIRST, SECOND, LABELS = "tagger", "first order", "second order", "labels"
 PARTS = "arcs", "siblings", "grandparents"
@@ -365,14 +366,13 @@ class Stages:
             watch.start_stage(stage, development)
         self._resumed = None
 
-    def train_taggers(self, trainer: TaggerTrainer) -> None:
-        """Train all taggers."""
-        watch = self.watch
+    def train_taggers(self, tagging: Tagging) -> tuple[Taggers, Columns]:
+        """Return the taggers and the tagged sentences; a run that is interrupted here starts again with them."""
         if TAGGER in self._finished:
-            trainer.restore(self._finished[TAGGER])
-            return
-        self._enter(TAGGER, trainer, None)
-        reason: str | None = None
+            arrays = self._finished[TAGGER]
+            plain = json.loads(arrays["plain"].tobytes())
+            return Taggers.from_state(plain["taggers"], arrays), replace(tagging.columns, tags=plain["tags"])
+        watch, reason = self.watch, None
 
         def announce(text: str) -> bool:
             nonlocal reason
@@ -380,21 +380,14 @@ class Stages:
                 watch.interrupted, reason = True, reason or late
             return watch.announce(text, self.seconds)
 
-        while trainer.n_done < trainer.n_taggers:
-            result = trainer.train_next(announce)
-            if watch.interrupted:  # this tagger may be incomplete: the checkpoint gets the ones before
-                if watch.checkpoint is not None:
-                    watch.save(lambda: self._state(TAGGER, trainer.state()))
-                    watch.checkpoint = None
-                trainer.add(result)
-            else:
-                trainer.add(result)
-                step = Step(0, math.nan, seconds=self.seconds, stage=f"{TAGGER}s: {trainer.n_done} trained")
-                reason = watch.after(step, {}, lambda: self._state(TAGGER, trainer.state()))
+        taggers, columns = tagging.run(announce)
         if watch.interrupted:
             self._reasons.append(f"{TAGGER}: {reason or STOPPED}")
-        if watch.checkpoint is not None:
-            self._finished[TAGGER] = trainer.state()
+        elif watch.checkpoint is not None:
+            described, arrays = taggers.state()
+            text = json.dumps({"taggers": described, "tags": columns.tags}, default=lambda number: number.item())
+            self._finished[TAGGER] = arrays | {"plain": np.frombuffer(text.encode(), np.uint8)}
+        return taggers, columns
 
     def train(
         self,

@@ -41,7 +41,7 @@ def _ids(values, templates: Templates, direction, shift, out, at):
 
 
 @helper
-def _arc_ids(values, heads, m, tokens: Tokens, start, features: FeatureSet, shift, out):
+def label_ids(values, heads, m, tokens: Tokens, start, features: FeatureSet, shift, out):
     """Fill the ids of the arc into word m of a sentence with the given heads (n,); return their number."""
     codes, bits, n = tokens.codes, tokens.bits, len(heads)
     h = heads[m - 1]
@@ -105,26 +105,6 @@ def _softmax(ids, n_ids, weights, probabilities):
         probabilities[j] /= total
 
 
-@helper(allocates=True)
-def label_ids(heads, m, tokens: Tokens, start, features: FeatureSet, shift, ids):
-    """Fill the ids of the arc into word m, for tests and inspection; return their number."""
-    return _arc_ids(np.zeros(N_SLOTS, np.uint64), heads, m, tokens, start, features, shift, ids)
-
-
-@kernel(allocates=True)
-def probabilities(first, last, trees: Trees, tokens: Tokens, features: FeatureSet, shift, weights, out):
-    """Fill out (n_tokens, L) for the sentences ``first`` to ``last``."""
-    heads, offsets = trees
-    values = np.zeros(N_SLOTS, np.uint64)
-    for b in range(first, last):
-        n, start = tokens.lengths[b], tokens.starts[b]
-        ids = np.empty(len(features.label.keys) + len(features.child.keys) * n, np.uint32)
-        tree = heads[offsets[b] : offsets[b + 1]]
-        for m in range(1, n + 1):
-            n_ids = _arc_ids(values, tree, m, tokens, start, features, shift, ids)
-            _softmax(ids, n_ids, weights, out[offsets[b] + m - 1])
-
-
 @kernel(allocates=True)
 def arc_probabilities(
     first, last, arcs: ArcList, trees: Trees, tokens: Tokens, features: FeatureSet, shift, weights, out
@@ -141,7 +121,7 @@ def arc_probabilities(
             ids = np.empty(len(features.label.keys) + len(features.child.keys) * len(tree), np.uint32)
         kept = tree[m - 1]
         tree[m - 1] = heads[a]
-        n_ids = _arc_ids(values, tree, m, tokens, tokens.starts[b], features, shift, ids)
+        n_ids = label_ids(values, tree, m, tokens, tokens.starts[b], features, shift, ids)
         tree[m - 1] = kept
         _softmax(ids, n_ids, weights, out[a])
 
@@ -167,7 +147,7 @@ def train(
             label = labels[offsets[b] + m - 1]
             if label < 0 or tree[m - 1] < 0:
                 continue
-            n_ids = _arc_ids(values, tree, m, tokens, start, features, shift, ids)
+            n_ids = label_ids(values, tree, m, tokens, start, features, shift, ids)
             if drop.limit:
                 one = Drop(drop.seed + np.uint64(step) * MULTIPLIER, drop.limit, drop.scale)
                 kept = 0
