@@ -5,8 +5,9 @@ is nan if f(x) or its derivative is, so 0 replaces -inf inside such expressions.
 """
 
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from threading import Lock
+from typing import Any
 
 import numpy as np
 import torch
@@ -74,3 +75,58 @@ def shifted(scores: Tensor, axes: tuple[int, ...], inside: Tensor | None = None)
     given = scores.detach()
     top = finite((given if inside is None else given.masked_fill(~inside, -torch.inf)).amax(dim=axes, keepdim=True))
     return scores - top, top
+
+
+Gradients = Callable[[Tensor], Sequence[Tensor]]
+
+
+def log_partition(
+    compute: Callable[[bool], tuple[np.ndarray, Gradients]], again: Callable[..., Tensor], *scores: Tensor
+) -> Tensor:
+    """Return log Z (B,) in float64 by compiled code, as a torch function of the scores, differentiable twice.
+
+    Parameters
+    ----------
+    compute : callable
+        Takes whether gradients are wanted; returns log Z, and a function from weights (B,) to the gradients of
+        weights @ log Z.
+    again : callable
+        log Z of the scores in torch operations, for the second derivative.
+    """
+    return _LogPartition.apply(compute, again, *scores)
+
+
+class _LogPartition(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, compute: Any, again: Any, *scores: Tensor) -> Tensor:
+        log_z, ctx.gradients = compute(any(ctx.needs_input_grad))
+        ctx.again = again
+        ctx.save_for_backward(*scores)
+        return torch.from_numpy(log_z)
+
+    @staticmethod
+    def backward(ctx: Any, weights: Tensor) -> Any:
+        gradient = _Gradient.apply(ctx.gradients, ctx.again, weights, *ctx.saved_tensors)
+        return None, None, *gradient
+
+
+class _Gradient(torch.autograd.Function):
+    """The gradients of weights @ log Z."""
+
+    @staticmethod
+    def forward(ctx: Any, gradients: Gradients, again: Any, weights: Tensor, *scores: Tensor) -> Any:
+        ctx.again = again
+        ctx.save_for_backward(weights, *scores)
+        found = zip(gradients(weights), scores, strict=True)
+        return tuple(gradient.to(x.dtype).reshape(x.shape) for gradient, x in found)
+
+    @staticmethod
+    def backward(ctx: Any, *upstream: Tensor) -> Any:
+        with torch.enable_grad():
+            weights, *scores = inputs = [x.detach().requires_grad_() for x in ctx.saved_tensors]
+            log_z = ctx.again(*scores)
+            total = (weights * torch.where(torch.isneginf(log_z), 0, log_z)).sum()
+            first = torch.autograd.grad(total, scores, create_graph=True, materialize_grads=True)
+            products = [(gradient * by).sum() for gradient, by in zip(first, upstream, strict=True)]
+            through = torch.stack(products).sum()
+        return None, None, *torch.autograd.grad(through, inputs, materialize_grads=True)

@@ -4,7 +4,6 @@ Values and first derivatives come from the kernels; second derivatives of bracke
 ``torch_path``.
 """
 
-from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -14,19 +13,40 @@ from torch.autograd.function import once_differentiable
 
 from trelliswork.inference.span import brackets, grammar, lowrank, torch_path
 from trelliswork.inference.span.potentials import Grammar, LowRankGrammar
-from trelliswork.inference.tensors import doubles
+from trelliswork.inference.tensors import doubles, log_partition
 
 
 def bracket_log_partition(log_span: Tensor, lengths: Tensor) -> Tensor:
     """Return log Z (B,) in float64, differentiable in ``log_span`` (B, n, n)."""
-    return _Brackets.apply(log_span, lengths)
+
+    def compute(wanted: bool) -> tuple[Any, Any]:
+        log_z, marginals = brackets.expectations(doubles(log_span), lengths.numpy())
+        return log_z, lambda weights: [weights[:, None, None] * torch.from_numpy(marginals)]
+
+    return log_partition(compute, lambda scores: torch_path.bracket_log_partition(scores, lengths), log_span)
 
 
 def grammar_log_partition(
     log_root: Tensor, log_rules: Tensor, log_terminals: Tensor, log_symbols: Tensor | None, lengths: Tensor
 ) -> Tensor:
     """Return log Z (B,) in float64, differentiable in all scores: (N,), (N, S, S), (B, n, P), (B, n, n, S)."""
-    return _Grammar.apply(log_root, log_rules, log_terminals, log_symbols, lengths)
+    scores = log_root, log_rules, log_terminals, *(() if log_symbols is None else (log_symbols,))
+
+    def compute(wanted: bool) -> tuple[Any, Any]:
+        root, rules, terminals, *symbols = map(doubles, scores)
+        found = grammar.expectations(Grammar(root, rules, terminals, symbols[0] if symbols else None, lengths.numpy()))
+
+        def gradients(weights: Tensor) -> list[Tensor]:
+            shared = [torch.from_numpy(np.tensordot(weights.numpy(), x, 1)) for x in (found.roots, found.rules)]
+            own = [torch.from_numpy(x) for x in (found.terminals, *([found.symbols] if symbols else []))]
+            return shared + [weights.view(-1, *[1] * (x.ndim - 1)) * x for x in own]
+
+        return found.log_z, gradients
+
+    def again(root: Tensor, rules: Tensor, terminals: Tensor, symbols: Tensor | None = None) -> Tensor:
+        return torch_path.grammar_log_partition(root, rules, terminals, symbols, lengths)
+
+    return log_partition(compute, again, *scores)
 
 
 def lowrank_log_partition(
@@ -34,63 +54,6 @@ def lowrank_log_partition(
 ) -> Tensor:
     """Return log Z (B,) in float64, differentiable once in all scores: (N,), (N, R), (R, S), (R, S), (B, n, P)."""
     return _LowRank.apply(log_root, log_up, log_left, log_right, log_terminals, lengths)
-
-
-def _differentiable(
-    value: Callable[[], Tensor], weights: Tensor, inputs: Sequence[Tensor | None]
-) -> list[Tensor | None]:
-    """Return the gradients of weights * log Z by ``torch_path``, which can be differentiated once more."""
-    differentiable = [x for x in inputs if x is not None and x.requires_grad]
-    with torch.enable_grad():
-        log_z = value()
-        total = (weights * torch.where(torch.isneginf(log_z), 0, log_z)).sum()
-        gradients = iter(torch.autograd.grad(total, differentiable, create_graph=True, materialize_grads=True))
-    return [next(gradients) if x is not None and x.requires_grad else None for x in inputs]
-
-
-class _Brackets(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx: Any, log_span: Tensor, lengths: Tensor) -> Tensor:
-        log_z, marginals = brackets.expectations(doubles(log_span), lengths.numpy())
-        ctx.marginals = torch.from_numpy(marginals)
-        ctx.save_for_backward(log_span, lengths)
-        return torch.from_numpy(log_z)
-
-    @staticmethod
-    def backward(ctx: Any, weights: Tensor) -> Any:
-        log_span, lengths = ctx.saved_tensors
-        if torch.is_grad_enabled():
-            again = _differentiable(lambda: torch_path.bracket_log_partition(log_span, lengths), weights, [log_span])
-            return *again, None
-        return (weights[:, None, None] * ctx.marginals).to(log_span.dtype), None
-
-
-class _Grammar(torch.autograd.Function):
-    @staticmethod
-    def forward(
-        ctx: Any, log_root: Tensor, log_rules: Tensor, log_terminals: Tensor, log_symbols: Any, lengths: Tensor
-    ) -> Tensor:
-        symbols = None if log_symbols is None else doubles(log_symbols)
-        arrays = doubles(log_root), doubles(log_rules), doubles(log_terminals)
-        ctx.expected = grammar.expectations(Grammar(*arrays, symbols, lengths.numpy()))
-        ctx.save_for_backward(log_root, log_rules, log_terminals, log_symbols, lengths)
-        return torch.from_numpy(ctx.expected.log_z)
-
-    @staticmethod
-    def backward(ctx: Any, weights: Tensor) -> Any:
-        root, rules, terminals, symbols, lengths = ctx.saved_tensors
-        inputs = root, rules, terminals, symbols
-        if torch.is_grad_enabled():
-            again = _differentiable(lambda: torch_path.grammar_log_partition(*inputs, lengths), weights, inputs)
-            return *again, None
-        by, dtype = weights.numpy(), inputs[0].dtype
-        gradients = (
-            by @ ctx.expected.roots,
-            np.tensordot(by, ctx.expected.rules, 1),
-            by[:, None, None] * ctx.expected.terminals,
-            None if inputs[3] is None else by[:, None, None, None] * ctx.expected.symbols,
-        )
-        return *(None if x is None else torch.from_numpy(np.asarray(x)).to(dtype) for x in gradients), None
 
 
 class _LowRank(torch.autograd.Function):

@@ -1,7 +1,6 @@
 """log Z of trees as a torch function whose gradient is the arc marginals.
 
-CPU tensors use the compiled kernels, which compute log Z and marginals together. The gradient can be differentiated
-once more (marginals in a loss, gradients of entropies); that Hessian product uses ``torch_path``.
+CPU tensors use the compiled kernels, which compute log Z and marginals together; second derivatives use ``torch_path``.
 """
 
 from collections.abc import Callable
@@ -11,6 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from trelliswork.inference import tensors
 from trelliswork.inference.tree import eisner, matrix_tree, torch_path
 from trelliswork.inference.tree.passes import Passes
 from trelliswork.inference.tree.potentials import Potentials
@@ -29,46 +29,14 @@ SPANNING = Engine(**vars(matrix_tree), torch_log_partition=torch_path.spanning_l
 
 def log_partition(engine: Engine, log_arc: Tensor, lengths: Tensor, potentials: Potentials) -> Tensor:
     """Return log Z (B,) in float64 by the kernels, differentiable twice in ``log_arc`` (B, n+1, n+1)."""
-    return _LogPartition.apply(log_arc, lengths, engine, potentials)
 
-
-class _LogPartition(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx: Any, log_arc: Tensor, lengths: Tensor, engine: Engine, potentials: Potentials) -> Tensor:
-        ctx.engine, ctx.single_root = engine, potentials.single_root
-        if not ctx.needs_input_grad[0]:
-            return torch.from_numpy(engine.log_partition(potentials))
+    def compute(wanted: bool) -> tuple[Any, Any]:
+        if not wanted:
+            return engine.log_partition(potentials), None
         log_z, marginals = engine.expectations(potentials)
-        ctx.save_for_backward(log_arc, lengths, torch.from_numpy(marginals))
-        return torch.from_numpy(log_z)
+        return log_z, lambda weights: [weights[:, None, None] * torch.from_numpy(marginals)]
 
-    @staticmethod
-    def backward(ctx: Any, grad_log_z: Tensor) -> Any:
-        log_arc, lengths, marginals = ctx.saved_tensors
-        gradient = _Gradient.apply(log_arc, grad_log_z, lengths, marginals, ctx.engine, ctx.single_root)
-        return gradient, None, None, None
+    def again(scores: Tensor) -> Tensor:
+        return engine.torch_log_partition(scores, lengths, potentials.single_root)
 
-
-class _Gradient(torch.autograd.Function):
-    """The product of the upstream gradient and the marginals."""
-
-    @staticmethod
-    def forward(
-        ctx: Any, log_arc: Tensor, weights: Tensor, lengths: Tensor, marginals: Tensor, engine: Engine, single: bool
-    ) -> Tensor:
-        ctx.engine, ctx.single_root = engine, single
-        ctx.save_for_backward(log_arc, weights, lengths)
-        return (weights[:, None, None] * marginals).to(log_arc.dtype)
-
-    @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> Any:
-        log_arc, weights, lengths = ctx.saved_tensors
-        with torch.enable_grad():
-            scores = log_arc.detach().double().requires_grad_()
-            weight = weights.detach().requires_grad_()
-            value = ctx.engine.torch_log_partition(scores, lengths, ctx.single_root)
-            total = (weight * torch.where(torch.isneginf(value), 0, value)).sum()
-            (marginals,) = torch.autograd.grad(total, scores, create_graph=True, materialize_grads=True)
-            through = (marginals * grad.double()).sum()
-        by_scores, by_weight = torch.autograd.grad(through, (scores, weight), materialize_grads=True)
-        return by_scores.to(log_arc.dtype), by_weight, None, None, None, None
+    return tensors.log_partition(compute, again, log_arc)
