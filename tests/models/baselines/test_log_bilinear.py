@@ -12,7 +12,15 @@ from trelliswork.errors import DataError, ValueRangeError
 from trelliswork.learning.checkpoint import Checkpoint
 from trelliswork.models import LogBilinear
 from trelliswork.models.baselines import log_bilinear_training
-from trelliswork.models.baselines.log_bilinear_training import LBLParameters, _Pieces, gradients, log_likelihoods
+from trelliswork.models.baselines.base import read_training
+from trelliswork.models.baselines.log_bilinear_training import (
+    LBLParameters,
+    _Pieces,
+    contexts_of,
+    log_likelihood,
+    log_likelihoods,
+    start,
+)
 
 
 class CrashError(Exception):
@@ -31,45 +39,23 @@ def cycles() -> list[list[str]]:
     return [[f"w{(start + i) % 5}" for i in range(6)] for start in rng.integers(0, 5, 200)]
 
 
-def test_gradients_equal_those_of_autograd():
-    torch.manual_seed(0)
-    C, D, K = 5, 3, 2
-    tensors = [torch.randn(*shape, dtype=torch.float64) for shape in ((C, D), (K, D, D), (C, D), (C,))]
-    contexts, words = np.array([[1, 0], [2, 1], [1, 0], [3, 3]]), np.array([2, 0, 4, 1])
-    pieces = _Pieces.of(contexts, words, C, None)
-    assert pieces.context.shape == (3, 2)
-    batch = next(pieces.batches(100, np.random.default_rng(0)))
-    batch = (batch[0], batch[1].double(), *batch[2:])
-    torch.set_default_dtype(torch.float64)
-    try:
-        loss, slopes = gradients(LBLParameters(*tensors), *batch)
-    finally:
-        torch.set_default_dtype(torch.float32)
-    assert_allclose(loss, -log_likelihoods(LBLParameters(*tensors), contexts, words).sum(), rtol=1e-9)
-    free = [t.clone().requires_grad_() for t in tensors]
-    scores = torch.einsum("bkd,kde->be", free[0][contexts], free[1]) @ free[2].T + free[3]
-    torch.nn.functional.cross_entropy(scores, torch.from_numpy(words), reduction="sum").backward()
-    for slope, tensor in zip(slopes, free, strict=True):
-        assert_allclose(slope.numpy(), tensor.grad.numpy(), rtol=1e-8, atol=1e-12)
-
-
-def test_tiles_and_threads_do_not_change_the_softmax(monkeypatch):
-    monkeypatch.setattr(log_bilinear_training.tiles, "TILE_BYTES", 1 << 18)
+@pytest.mark.parametrize("scores", [1, 1 << 22])
+def test_log_likelihoods_are_those_of_a_softmax(monkeypatch, scores):
+    monkeypatch.setattr(log_bilinear_training, "_SCORES", scores)
     rng = np.random.default_rng(0)
-    C, D, K, n = 3000, 7, 2, 250
-    shapes = ((C, D), (K, D, D), (C, D), (C,))
-    tensors = [torch.from_numpy(rng.normal(size=shape).astype(np.float32)) for shape in shapes]
-    contexts, words = rng.integers(0, C, (n, K)), rng.integers(0, C, n)
-    p, ones = LBLParameters(*tensors), torch.ones(n)
-    loss, slopes = gradients(p, torch.from_numpy(contexts), ones, torch.arange(n), torch.from_numpy(words))
-    free = [t.double().requires_grad_() for t in tensors]
-    scores = torch.einsum("bkd,kde->be", free[0][contexts], free[1]) @ free[2].T + free[3]
-    expected = torch.nn.functional.cross_entropy(scores, torch.from_numpy(words), reduction="none")
-    expected.sum().backward()
-    assert_allclose(log_likelihoods(p, contexts, words), -expected.detach().numpy(), rtol=1e-5, atol=1e-5)
-    assert_allclose(loss, expected.detach().sum().item(), rtol=1e-6)
-    for slope, tensor in zip(slopes, free, strict=True):
-        assert_allclose(slope.numpy(), tensor.grad.numpy(), rtol=1e-3, atol=1e-4)
+    C, D, K, n = 30, 7, 2, 250
+    tensors = [torch.from_numpy(rng.normal(size=shape)) for shape in ((C, D), (K, D, D), (C, D), (C,))]
+    contexts, words = rng.integers(0, 3, (n, K)), rng.integers(0, C, n)
+    p = LBLParameters(*tensors)
+    mixed = torch.einsum("bkd,kde->be", tensors[0][contexts], tensors[1])
+    expected = -torch.nn.functional.cross_entropy(
+        mixed @ tensors[2].T + tensors[3], torch.from_numpy(words), reduction="none"
+    )
+    assert_allclose(log_likelihoods(p, contexts, words), expected.numpy(), rtol=1e-12)
+    pieces = _Pieces.of(contexts, words, rng)
+    some, counts, rows, targets = next(pieces.batches(1000, rng))
+    value = log_likelihood(p, some, counts.double(), rows, targets)
+    assert_allclose(value.item(), expected.sum().item(), rtol=1e-12)
 
 
 @pytest.mark.parametrize("size", [1, 30, 50, 500])
@@ -77,7 +63,7 @@ def test_every_token_is_used_once_per_epoch(size):
     rng = np.random.default_rng(0)
     contexts, words = rng.integers(0, 3, (500, 2)), rng.integers(0, 7, 500)
     seen = Counter()
-    for some, n, rows, targets in _Pieces.of(contexts, words, 7, rng).batches(size, rng):
+    for some, n, rows, targets in _Pieces.of(contexts, words, rng).batches(size, rng):
         assert n.sum() == len(targets) <= size + 16
         seen.update(zip(*some[rows].T.tolist(), targets.tolist(), strict=True))
     assert seen == Counter(zip(*contexts.T.tolist(), words.tolist(), strict=True))
@@ -111,13 +97,24 @@ def test_the_rate_is_halved_after_an_epoch_without_improvement(cycles, dev):
     assert history[-1].learning_rate < 3.0
 
 
-def test_batches_share_the_gradient_of_the_penalty(cycles, monkeypatch):
-    """The gradient of l2 * |w|^2 is 2 * l2 * w."""
-    factors = []
-    monkeypatch.setattr(log_bilinear_training, "_step", lambda p, slopes, sums, rate, l2, n: factors.append(l2))
-    LogBilinear(1, rank=2, l2=0.7, max_iter=1, batch_size=50).fit(cycles)
-    assert len(factors) > 10
-    assert_allclose(sum(factors), 2 * 0.7)
+def test_the_first_step_follows_the_penalized_likelihood(cycles):
+    """AdaGrad's first step is the sign of the gradient times the rate; l2 * |w|^2 has the gradient 2 * l2 * w."""
+    l2, rate = 0.7, 1e-3
+    model = LogBilinear(1, rank=2, l2=l2, learning_rate=rate, max_iter=1, batch_size=10**6).fit(cycles)
+    ids = read_training(cycles, unknown=LogBilinear().unknown)
+    data = contexts_of(ids.ids, ids.offsets, 1)
+    first = start(len(ids.vocabulary), 1, 2, np.bincount(data[1], minlength=len(ids.vocabulary)), 0)
+    free = [t.clone().requires_grad_() for t in first.tensors()]
+    value = torch.nn.functional.cross_entropy(
+        torch.einsum("bkd,kde->be", free[0][data[0]], free[1]) @ free[2].T + free[3],
+        torch.from_numpy(data[1]), reduction="sum",
+    ) + l2 * sum(t.square().sum() for t in free[:3])  # fmt: skip
+    value.backward()
+    for tensor, old in zip(model._parameters_.tensors(), free, strict=True):
+        slope = old.grad
+        clear = slope.abs() > 1e-2
+        assert clear.any()
+        assert_allclose((tensor - old.detach())[clear].numpy(), -rate * slope[clear].sign().numpy(), rtol=1e-2)
 
 
 def test_training_ends_at_limits_and_on_request(cycles):

@@ -42,8 +42,7 @@ class LogBilinear(LeftToRight):
     """A log-bilinear language model: the vector of a word against a mix of the vectors of the K words before.
 
     The step size is halved after each epoch without an improvement on the development text (without such text, of
-    training), and training continues from the best epoch. In a group of processes, each rank takes its share of every
-    batch from its own text; gradients are summed over ranks before each step.
+    training), and training continues from the best epoch. One thread and one process train it.
 
     Attributes
     ----------

@@ -1,4 +1,4 @@
-"""Training of log-bilinear language models: exact softmax, gradients by hand, AdaGrad on mini-batches of contexts.
+"""Training of log-bilinear language models: exact softmax, AdaGrad on mini-batches of contexts.
 
 The normalizer depends on the context alone, so tokens with the same context share it: an epoch processes distinct
 contexts (one third of the tokens of English text at K = 2), each with the words that follow it.
@@ -16,10 +16,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from trelliswork.compute import threads
 from trelliswork.compute.limits import check_cost
 from trelliswork.compute.torch_threads import one_thread
-from trelliswork.inference.lifted import tiles
 from trelliswork.learning.report import FitReport, Step
 from trelliswork.learning.watch import Saved, Watch
 from trelliswork.models.baselines.base import Tokens
@@ -27,7 +25,7 @@ from trelliswork.models.baselines.ngrams import positions_in_sentence
 
 _MOST = 16  # tokens of one context in one batch, so that frequent contexts do not dominate a step
 _EPSILON = 1e-8
-_PARTS = 4  # of a batch or of the parameters, for as many threads
+_SCORES = 1 << 22  # scores of words that are in memory at a time
 
 
 @dataclass
@@ -84,9 +82,10 @@ class _Pieces:
     context: Tokens
     ends: Tokens
     words: Tokens
+    order: Tokens  # places of the words in the text
 
     @classmethod
-    def of(cls, contexts: Tokens, words: Tokens, C: int, rng: np.random.Generator | None) -> _Pieces:
+    def of(cls, contexts: Tokens, words: Tokens, rng: np.random.Generator | None) -> _Pieces:
         """Group tokens by context; with ``rng`` the words of a context are split into pieces at random."""
         order = np.arange(len(words)) if rng is None else rng.permutation(len(words))
         for k in range(contexts.shape[1]):
@@ -98,7 +97,7 @@ class _Pieces:
         if rng is not None:
             new |= (np.arange(len(new)) - first) % _MOST == 0
         firsts = np.flatnonzero(new)
-        return cls(sorted_contexts[firsts], np.append(firsts, len(words)), words[order])
+        return cls(sorted_contexts[firsts], np.append(firsts, len(words)), words[order], order)
 
     def batches(self, size: int, rng: np.random.Generator) -> Iterator[Batch]:
         """Yield random batches of about ``size`` tokens."""
@@ -113,115 +112,24 @@ class _Pieces:
             yield tuple(map(torch.from_numpy, (self.context[some], n.astype(np.float32), rows, words)))  # type: ignore[misc]
 
 
-def gradients(p: LBLParameters, contexts: Tensor, n: Tensor, rows: Tensor, words: Tensor) -> tuple[float, list[Tensor]]:
-    """Return minus the log-likelihood of a batch, and its gradient by ``context, mixing, target, bias``."""
-    vectors = p.context[contexts]
-    predicted = torch.einsum("bkd,kde->be", vectors, p.mixing)
-    log_norm, d_predicted, d_target, d_bias = _expected(p, predicted, n)
-    seen, targets = predicted[rows], p.target[words]
-    observed = (seen * targets).sum(1) + p.bias[words]
-    loss = float(n.double() @ log_norm) - float(observed.sum(dtype=torch.float64))
-    d_target.index_add_(0, words, seen, alpha=-1)
-    d_predicted.index_add_(0, rows, targets, alpha=-1)
-    d_bias.sub_(torch.bincount(words, minlength=len(p.bias)))
-    d_mixing = torch.einsum("bkd,be->kde", vectors, d_predicted)
-    d_vectors = torch.einsum("be,kde->bkd", d_predicted, p.mixing)
-    d_context = torch.zeros_like(p.context).index_add_(0, contexts.flatten(), d_vectors.flatten(0, 1))
-    return loss, [d_context, d_mixing, d_target, d_bias]
-
-
-def _expected(p: LBLParameters, predicted: Tensor, n: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Return log Z of each context (B,), and the gradient of sum n log Z by predicted vectors, ``target``, ``bias``.
-
-    Few rows per thread, so that their probabilities stay in the cache; the partition depends on sizes alone.
-    """
-    B, D = predicted.shape
-    C = len(p.bias)
-    right = _wide(p.target, p.bias)
-    left = _wide(predicted, torch.ones(B, dtype=predicted.dtype))
-    across = right.T.contiguous()
-    ranges = threads.cut(np.full(B, C), multiple=16, least=100_000, most=_PARTS)
-    number = {start: k for k, (start, _) in enumerate(ranges)}
-    parts = torch.zeros(len(ranges), *right.shape, dtype=right.dtype)
-    log_norm, d_left = torch.empty(B, dtype=torch.float64), torch.empty_like(left)
-    height = tiles.tile_rows(C, right.element_size())
-
-    def work(first: int, stop: int) -> None:
-        total = parts[number[first]]
-        for a in range(first, stop, height):
-            b = min(a + height, stop)
-            odds = left[a:b] @ across
-            top = odds.amax(1, keepdim=True)
-            norm = odds.sub_(top).exp_().sum(1, keepdim=True)
-            log_norm[a:b] = (top.double() + norm.double().log())[:, 0]
-            share = n[a:b, None] / norm
-            torch.mul(odds @ right, share, out=d_left[a:b])
-            total.addmm_(odds.T, left[a:b] * share)
-
-    tiles.run(work, ranges)
-    d_right = parts.sum(0)
-    return log_norm, d_left[:, :D].contiguous(), d_right[:, :D].contiguous(), d_right[:, D].contiguous()
-
-
-def _wide(vectors: Tensor, column: Tensor) -> Tensor:
-    """Return vectors with one more column, padded with zeros to a fast width."""
-    n, D = vectors.shape
-    wide = torch.zeros(n, -(-(D + 1) // tiles.WIDE) * tiles.WIDE, dtype=vectors.dtype)
-    wide[:, :D], wide[:, D] = vectors, column
-    return wide
+def log_likelihood(p: LBLParameters, contexts: Tensor, n: Tensor, rows: Tensor, words: Tensor) -> Tensor:
+    """Return the log-likelihood of a batch."""
+    scores = torch.addmm(p.bias, p.predict(contexts), p.target.T)
+    return scores[rows, words].sum() - n @ scores.logsumexp(1)
 
 
 def log_likelihoods(p: LBLParameters, contexts: Tokens, words: Tokens) -> NDArray[np.float64]:
     """Return the exact log p of each word after its context (n,)."""
-    C = len(p.bias)
-    if not len(words):
-        return np.zeros(0)
-    if C ** contexts.shape[1] < 2**62:
-        keys = contexts @ (C ** np.arange(contexts.shape[1]))
-        _, first, inverse = np.unique(keys, return_index=True, return_inverse=True)
-        distinct = contexts[first]
-    else:
-        distinct, inverse = np.unique(contexts, axis=0, return_inverse=True)
-    order = np.argsort(inverse, kind="stable")
-    ends = np.searchsorted(inverse[order], np.arange(len(distinct) + 1))
-    across = p.target.T.contiguous()
     log_p = np.empty(len(words))
-    height = tiles.tile_rows(C, p.bias.element_size())
-
-    def work(start: int, stop: int) -> None:
-        for a in range(start, stop, height):
-            b = min(a + height, stop)
-            some = order[ends[a] : ends[b]]
-            scores = torch.addmm(p.bias, p.predict(torch.from_numpy(distinct[a:b])), across)
-            rows = torch.from_numpy(inverse[some] - a)
-            chosen = scores[rows, torch.from_numpy(words[some])].double()
-            top = scores.amax(1, keepdim=True)
-            log_norm = top[:, 0].double() + scores.sub_(top).exp_().sum(1).double().log()
-            log_p[some] = (chosen - log_norm[rows]).numpy()
-
-    tiles.run(work, tiles.row_ranges(len(distinct), C))
+    pieces = _Pieces.of(contexts, words, None)
+    at_once = max(1, _SCORES // len(p.bias))
+    with one_thread():
+        for a in range(0, len(pieces.context), at_once):
+            some = slice(pieces.ends[a], pieces.ends[min(a + at_once, len(pieces.context))])
+            scores = torch.addmm(p.bias, p.predict(torch.from_numpy(pieces.context[a : a + at_once])), p.target.T)
+            rows = np.repeat(np.arange(len(scores)), np.diff(pieces.ends[a : a + at_once + 1]))
+            log_p[pieces.order[some]] = scores.double().log_softmax(1)[rows, pieces.words[some]].numpy()
     return log_p
-
-
-def _step(p: LBLParameters, slopes: list[Tensor], sums: list[Tensor], rate: float, l2: float, n_tokens: int) -> None:
-    """Take one step of AdaGrad on the mean over a batch."""
-
-    def work(start: int, stop: int) -> None:
-        for tensor, slope, squares in zip(p.tensors(), slopes, sums, strict=True):
-            if tensor is p.mixing:
-                if start > 0:
-                    continue
-                x, g, s = tensor, slope, squares
-            else:
-                x, g, s = tensor[start:stop], slope[start:stop], squares[start:stop]
-            if tensor is not p.bias:
-                g.add_(x, alpha=l2)
-            g.div_(n_tokens)
-            s.addcmul_(g, g)
-            x.addcdiv_(g, s.sqrt().add_(_EPSILON), value=-rate)
-
-    C = len(p.bias)
-    tiles.run(work, threads.cut(np.full(C, p.target.shape[1]), least=10_000, most=_PARTS))
 
 
 def train(
@@ -268,12 +176,19 @@ def train(
         if iteration > max_iter:
             break
         total = 0.0
-        for batch in _Pieces.of(*data, len(p.bias), rng).batches(batch_size, rng):
-            with one_thread():  # small products outside of tiles: waiting for each other costs more than it saves
-                loss, slopes = gradients(p, *batch)
-            total -= loss
-            n = len(batch[3])
-            _step(p, slopes, sums, rate, 2 * l2 * n / n_tokens, n)
+        with one_thread():  # so that results do not depend on the number of threads
+            for batch in _Pieces.of(*data, rng).batches(batch_size, rng):
+                n = len(batch[3])
+                for tensor in p.tensors():
+                    tensor.requires_grad_()
+                log_p = log_likelihood(p, *batch)
+                squares = torch.stack([tensor.square().sum() for tensor in p.tensors()[:3]]).sum()
+                slopes = torch.autograd.grad((l2 * n / n_tokens * squares - log_p) / n, p.tensors())
+                total += log_p.item()
+                for x, g, s in zip(p.tensors(), slopes, sums, strict=True):
+                    x.requires_grad_(False)
+                    s.addcmul_(g, g)
+                    x.addcdiv_(g, s.sqrt().add_(_EPSILON), value=-rate)
         step = Step(
             iteration,
             -total / n_tokens,
