@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import numba
 import numpy as np
 from numpy.typing import NDArray
 
@@ -37,7 +36,6 @@ class SentenceScorer:
         store = kernels.Store(*(_fixed(array) for array in tables.store))
         self._model = kernels.Model(store, _fixed(tables.numbers), tables.C, tables.interpolated)
         self._index: Any = None  # of the words, and the stand-in for others; False if a word has white space
-        self._log_prob: Any = None  # compiled code for these types, which are not looked up at each call
 
     def _words(self) -> Any:
         """Return the index of the words and the id of the stand-in for others, or False if there is no index."""
@@ -45,9 +43,6 @@ class SentenceScorer:
             index, name = word_index(self._vocabulary), self._vocabulary.unknown_word
             unknown = -1 if name is None else self._vocabulary.items.index(name)  # not by all ids
             self._index = index is not None and (type(index)(*(_fixed(array) for array in index)), unknown)
-            if self._index:
-                given = b"", 0, -1, self._model, *self._index
-                self._log_prob = kernels.log_prob.compile(tuple(map(numba.typeof, given)))
         return self._index
 
     def ids(self, ids: Ints, offsets: Ints) -> Floats:
@@ -63,35 +58,22 @@ class SentenceScorer:
 
     def tokens(self, sentence: Sentence) -> Floats | None:
         """Return log p of each word of a sentence and of its end; None if it is left to others."""
-        words = self._words()
-        if not words:
-            return None
-        try:
-            if isinstance(sentence, str):
-                text, n_most = sentence.encode(), len(sentence) // 2 + 2
-            else:
-                text, n_most = _SEPARATOR.join(sentence).encode(), len(sentence) + 1
-        except (TypeError, UnicodeEncodeError):  # not words
-            return None
-        p = np.empty(n_most)
-        n = kernels.score_text(text, int(not isinstance(sentence, str)), self._model, *words, _END, p, _NOTHING)
-        if n < 0 or not (isinstance(sentence, str) or n == n_most):
-            return None
-        return np.log(p[:n])
+        p = np.empty((len(sentence) // 2 if isinstance(sentence, str) else len(sentence)) + 2)
+        n = self._score(sentence, p, _NOTHING)
+        return None if n < 0 else np.log(p[:n])
 
-    def log_prob(self, sentence: Sentence) -> float | None:
-        """Return the log-probability of a sentence; None if it is left to others."""
+    def _score(self, sentence: Sentence, p: Floats, log_p: Floats) -> int:
+        """Fill the probabilities of the tokens of a sentence, or its log-probability; return their number, or -1."""
         words = self._index or self._words()
         if not words:
-            return None
+            return -1
+        is_list = not isinstance(sentence, str)
         try:
-            if isinstance(sentence, str):
-                value: float = self._log_prob(sentence.encode(), 0, -1, self._model, *words)
-            else:
-                value = self._log_prob(_SEPARATOR.join(sentence).encode(), 1, len(sentence), self._model, *words)
+            text = (_SEPARATOR.join(sentence) if is_list else sentence).encode()  # type: ignore[attr-defined]
         except (TypeError, UnicodeEncodeError):  # not words
-            return None
-        return value if value == value else None  # nan is not
+            return -1
+        n: int = kernels.score_text(text, int(is_list), self._model, *words, _END, p, log_p)
+        return -1 if is_list and n != len(sentence) + 1 else n
 
     def log_evidence(self, sentences: Sequence[Sentence], *, split: bool) -> Floats | None:
         """Return the log-probability of each sentence; None if they are left to others.
@@ -99,8 +81,8 @@ class SentenceScorer:
         ``split`` tells lists of words from strings.
         """
         if len(sentences) == 1:
-            own = self.log_prob(sentences[0])
-            return None if own is None else np.array([own])
+            one = np.empty(1)
+            return None if self._score(sentences[0], _NOTHING, one) < 0 else one
         if not self._words():
             return None
         lengths = np.fromiter(map(len, sentences), np.int64, len(sentences))

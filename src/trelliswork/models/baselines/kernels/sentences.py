@@ -28,7 +28,7 @@ SEPARATOR, LINE = 31, 10  # between words, if it is not white space; between sen
 OTHER = -1  # a text that needs the general functions: most likely an error
 BLOCK = 512  # tokens
 LEAST = 1e-150  # least product of probabilities; the next one is above 1e-99
-N_OTHERS = 5  # numbers of a block besides its tokens
+N_OTHERS = 3  # numbers of a block besides its tokens
 NEAR = 16  # words that are compared at once; after the last word there are as many zeros
 AHEAD = 12  # tokens between the request of a cache line and its use
 
@@ -51,7 +51,7 @@ class Block(NamedTuple):
     at: NDArray[np.int64]  # the n-gram of this order that ends at the token, or -1
     rest: NDArray[np.float64]
     p: NDArray[np.float64]
-    others: NDArray[np.float64]  # (N_OTHERS,) the state of `_add_logs`, and room for one sentence
+    others: NDArray[np.float64]  # (N_OTHERS,) the state of `_add_logs`
 
 
 @helper(inline="always")
@@ -176,7 +176,7 @@ def _block(n_tokens, order):
     whole[0] = 0
     words, begin, end, at = whole[:size], whole[size : 2 * size], whole[2 * size : 3 * size], whole[3 * size : rest]
     block = Block(words, begin, end, at, memory[rest:p], memory[p:others], memory[others:])
-    block.others[:3] = 0, 0, 1
+    block.others[:] = 0, 0, 1
     return block, n_before
 
 
@@ -246,10 +246,16 @@ def _add_logs(first, n, block, log_p):
     return True
 
 
-@helper
-def _score_text(text, separator, model, vocabulary, outputs, block, n_before):
-    """Fill ``ends``, and p or log_p unless they are empty, by blocks; see the kernels. Makes no arrays."""
-    (index, unknown), (ends, p, log_p) = vocabulary, outputs
+@kernel(allocates=True)
+def score_text(text, separator, model: Model, index, unknown, ends, p, log_p):
+    """Fill p of the words and sentence ends of a text, or, if p is empty, log p of its sentences.
+
+    ``ends`` (sentences,) are the ends of sentences among the tokens. Returns the number of tokens. Or ``OTHER``: there
+    are more tokens than p has room for, more or fewer sentences than ``ends`` has, a word is a sentence edge,
+    impossible, or unknown without a stand-in, or there is a NUL between white space. ``index`` is a
+    `data.ids.WordIndex`, ``unknown`` the id of the stand-in for words that it does not list, or -1.
+    """
+    block, n_before = _block((len(text) >> 1) + 2, len(model.store.orders))
     n_text, n_ends, n_out, t = len(text), 0, 0, 0
     n = n_done = 1  # tokens of the block, and those of them that have been scored
     after_separator, at_end = False, False
@@ -297,33 +303,9 @@ def _score_text(text, separator, model, vocabulary, outputs, block, n_before):
 
 
 @kernel(allocates=True)
-def score_text(text, separator, model: Model, index, unknown, ends, p, log_p):
-    """Fill p of the words and sentence ends of a text, or, if p is empty, log p of its sentences.
-
-    ``ends`` (sentences,) are the ends of sentences among the tokens. Returns the number of tokens. Or ``OTHER``: there
-    are more tokens than p has room for, more or fewer sentences than ``ends`` has, a word is a sentence edge,
-    impossible, or unknown without a stand-in, or there is a NUL between white space. ``index`` is a
-    `data.ids.WordIndex`, ``unknown`` the id of the stand-in for words that it does not list, or -1.
-    """
-    block, n_before = _block((len(text) >> 1) + 2, len(model.store.orders))
-    return _score_text(text, separator, model, (index, unknown), (ends, p, log_p), block, n_before)
-
-
-@kernel(allocates=True)
-def log_prob(text, separator, n_words, model: Model, index, unknown):
-    """Return log p of a text of one sentence, or nan where `score_text` returns ``OTHER``.
-
-    Also if the number of words is not ``n_words``, unless that is negative.
-    """
-    block, n_before = _block((len(text) >> 1) + 2, len(model.store.orders))
-    ends, log_p = block.others[3:4].view(np.int64), block.others[4:]
-    n = _score_text(text, separator, model, (index, unknown), (ends, log_p[:0], log_p), block, n_before)
-    return log_p[0] if n == n_words + 1 or (n >= 0 and n_words < 0) else np.nan
-
-
-@helper
-def _score_ids(ids, model, p, block, n_before):
-    """Fill p by blocks; see `score_ids`."""
+def score_ids(ids, model: Model, p):
+    """Fill p of ids of words, in which 0 is the start or end of a sentence; values at starts have no meaning."""
+    block, n_before = _block(len(ids), len(model.store.orders))
     t, n = 0, 1
     while t < len(ids):
         first, n_done = t, n
@@ -335,10 +317,3 @@ def _score_ids(ids, model, p, block, n_before):
         for i in range(n_done, n):
             p[first + i - n_done] = block.p[i]
         n = _move(n, n_before, block)
-
-
-@kernel(allocates=True)
-def score_ids(ids, model: Model, p):
-    """Fill p of ids of words, in which 0 is the start or end of a sentence; values at starts have no meaning."""
-    block, n_before = _block(len(ids), len(model.store.orders))
-    _score_ids(ids, model, p, block, n_before)
