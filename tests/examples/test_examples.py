@@ -48,8 +48,11 @@ def test_demo_conditions_on_what_is_known(monkeypatch, capsys):
 
 
 def test_own_factor_agrees_with_enumeration(monkeypatch, capsys):
-    bp, exact = run("own_factor.py", monkeypatch=monkeypatch, capsys=capsys)
+    bp, exact, *steps = run("own_factor.py", monkeypatch=monkeypatch, capsys=capsys)
     assert bp.removeprefix("bp") == exact.removeprefix("exact")
+    log_probs = [float(line.split()[1]) for line in steps]
+    assert log_probs == sorted(log_probs)
+    assert log_probs[-1] > log_probs[0] + 1
 
 
 def test_every_example_is_run():

@@ -17,7 +17,7 @@ from trelliswork.distributions.base import Best, Distribution, Kind
 from trelliswork.distributions.factor_list import Group, doubles, from_arrays, from_list
 from trelliswork.distributions.tensors import as_tensor, expectation
 from trelliswork.errors import ConvergenceWarning, ShapeError, ValueRangeError
-from trelliswork.inference.graph import Propagator, Result, autograd, torch_path, wire
+from trelliswork.inference.graph import Propagator, Result, Tables, autograd, torch_path, wire
 from trelliswork.inference.graph.potentials import GRAPHS
 
 ENGINES = ("bp", "exact", "mean_field", "structured_mean_field", "trw", "gibbs", "max_product")
@@ -40,8 +40,8 @@ class FactorGraph(Distribution):
         Many factors at once: ``variables`` (F, k); ``log_tables`` (s1, .., sk), the same for all, or (U, s1, .., sk),
         or (B, U, s1, .., sk); ``which`` (F,) is the table of each factor, required unless U is 1 or F.
     structured : iterable of Propagator
-        Factors with their own dynamic program: ``ChainFactor``, ``ExactlyOne``, ``AtMostOne``, ``Cardinality``,
-        ``ProjectiveTreeFactor``, ``SpanningTreeFactor``.
+        Factors with their own dynamic program: ``ExactlyOne``, ``AtMostOne``, ``Cardinality``, ``LowRankFactor``,
+        ``ProjectiveTreeFactor``, ``SpanningTreeFactor``; and chains of tables, ``ChainFactor``.
     log_unary : Tensor (N,) or (B, N), optional
         Scores of the states of all variables, concatenated; N = sum of ``n_states``.
     n_graphs : int, optional
@@ -54,9 +54,10 @@ class FactorGraph(Distribution):
 
     Notes
     -----
-    Computes in float64 on the CPU. ``log_partition``, ``score`` and ``log_prob`` are differentiable in unary scores and
-    tables, and the gradient of log Z is the beliefs; ``unrolled`` differentiates the iterations. Construction takes
-    time linear in the size of the input; use ``tables`` for more than a few thousand factors.
+    Computes in float64 on the CPU. ``log_partition``, ``score`` and ``log_prob`` are differentiable in unary scores,
+    tables and (with engine ``bp``) the parameters of structured factors, and the gradient of log Z is the beliefs;
+    ``unrolled`` differentiates the iterations. Construction takes time linear in the size of the input; use ``tables``
+    for more than a few thousand factors.
 
     Examples
     --------
@@ -75,7 +76,7 @@ class FactorGraph(Distribution):
         factors: Iterable[tuple[Any, Any]] = (),
         *,
         tables: Iterable[Sequence[Any]] = (),
-        structured: Iterable[Propagator] = (),
+        structured: Iterable[Propagator | Tables] = (),
         log_unary: Any = None,
         n_graphs: int | None = None,
         engine: str = "bp",
@@ -84,13 +85,15 @@ class FactorGraph(Distribution):
         sizes = as_array("n_states", n_states)
         if sizes.ndim != 1 or sizes.dtype.kind not in "iu":
             raise ValueRangeError("n_states must be a list of positive integers, one for each variable.")
-        groups = from_list(factors, sizes) + [from_arrays(given) for given in tables]
+        structured = tuple(structured)
+        chains = [(f.variables, f.log_tables, f.which) for f in structured if isinstance(f, Tables)]
+        groups = from_list(factors, sizes) + [from_arrays(given) for given in [*tables, *chains]]
         self._set_engine(engine, options)
         # Unary factors are checked with the others, and summed into log_unary.
         checked = wire(
             sizes,
             [group.arrays() for group in groups],
-            structured=tuple(structured),
+            structured=[f for f in structured if not isinstance(f, Tables)],
             log_unary=None if log_unary is None else doubles("log_unary", log_unary).detach().numpy(),
             n_graphs=n_graphs,
         )
@@ -170,7 +173,8 @@ class FactorGraph(Distribution):
     def factor_marginals(self) -> list[Tensor]:
         """Return joint probabilities of the states of each factor's variables.
 
-        First (B, s1, .., sk) for each of ``factors``, then (B, F, s1, .., sk) for each entry of ``tables``.
+        First (B, s1, .., sk) for each of ``factors``, then (B, F, s1, .., sk) for each entry of ``tables`` and for the
+        steps of each ``ChainFactor``.
         """
         result = self.infer()
         large = iter(result.factor_marginals if self._groups else ())
@@ -284,7 +288,14 @@ class FactorGraph(Distribution):
             scores = group.log_tables[(first, torch.from_numpy(group.which), *of_factors.unbind(dim=2))]
             total = total + scores.sum(dim=1)
         for factor in self._wiring.structured:
-            total = total + torch.from_numpy(factor.score(states.numpy()[:, factor.variables]))
+            chosen = states.numpy()[:, factor.variables]
+            scores = torch.from_numpy(factor.score(chosen))
+            if autograd.learns(factor):
+                places = np.cumsum(factor.n_states) - factor.n_states + chosen
+                known = np.full((len(chosen), int(factor.n_states.sum())), -np.inf)
+                np.put_along_axis(known, places, 0.0, axis=1)
+                scores = scores + autograd.no_change(factor, known, scores.isfinite().numpy())
+            total = total + scores
         return total
 
     def log_prob(self, value: Any) -> Tensor:

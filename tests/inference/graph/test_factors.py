@@ -9,12 +9,9 @@ from numpy.testing import assert_allclose
 from tests.oracle.graphs import enumerate_graphs, random_scores
 from trelliswork.errors import ShapeError, ValueRangeError
 from trelliswork.inference.graph import AtMostOne, Cardinality, ChainFactor, ExactlyOne, Propagator, Tables, wire
-from trelliswork.inference.graph.engines import bp
+from trelliswork.inference.graph.engines import bp, exact, max_product, trw
 
 NAMES = (
-    "chain",
-    "chain by step",
-    "chain by graph",
     "cardinality",
     "cardinality by graph",
     "exactly one",
@@ -24,13 +21,9 @@ seeds = st.integers(0, 10_000)
 
 
 def make(name, rng, k, n_graphs, scale, zeros):
-    S = int(rng.integers(2, 4))
     n_states = rng.integers(2, 4, k)
     state = np.array([rng.integers(s) for s in n_states])
     variables = np.arange(k)
-    shapes = {"chain": (S, S), "chain by step": (k - 1, S, S), "chain by graph": (n_graphs, k - 1, S, S)}
-    if name in shapes:
-        return ChainFactor(variables, random_scores(rng, shapes[name], scale, zeros))
     if name.startswith("cardinality"):
         shape = (n_graphs, k + 1) if "graph" in name else (k + 1,)
         return Cardinality(variables, random_scores(rng, shape, scale, zeros), n_states=n_states, state=state)
@@ -115,17 +108,27 @@ def test_belief_propagation_on_a_tree_of_structured_factors_is_exact(seed, sched
         assert_allclose(result.marginals[b], want.marginals(), atol=1e-9)
 
 
+@pytest.mark.parametrize("steps", [None, 3, "graphs"])
+def test_a_chain_is_tables_in_every_engine(steps):
+    rng = np.random.default_rng(0)
+    shape = {None: (3, 3), 3: (3, 3, 3), "graphs": (2, 3, 3, 3)}[steps]
+    wiring = wire([3] * 4, structured=[ChainFactor([2, 0, 3, 1], rng.normal(size=shape))], log_unary=np.zeros((2, 12)))
+    for b, want in enumerate(enumerate_graphs(wiring)):
+        for engine in (bp, exact, trw):
+            assert_allclose(engine.run(wiring).log_z[b], want.log_z, rtol=1e-10)
+        assert_allclose(max_product.run(wiring).log_z[b], want.best, rtol=1e-10)
+
+
 @given(seed=seeds)
 def test_loopy_belief_propagation_is_the_same_with_tables(seed):
     rng = np.random.default_rng(seed)
     factors = [
         AtMostOne([0, 1, 2]),
         Cardinality([1, 2, 3], rng.normal(0, 0.5, 4)),
-        ChainFactor([0, 3], rng.normal(0, 0.5, (2, 2))),
     ]
-    unary = rng.normal(0, 0.5, (1, 8))
-    tables = [Tables(f.variables[None], np.array([0]), f.table()[:, None]) for f in factors]
-    with_factors = bp.run(wire([2] * 4, structured=factors, log_unary=unary), tolerance=1e-12, damping=0.3)
+    unary, chain = rng.normal(0, 0.5, (1, 8)), ChainFactor([0, 3], rng.normal(0, 0.5, (2, 2)))
+    tables = [chain] + [Tables(f.variables[None], np.array([0]), f.table()[:, None]) for f in factors]
+    with_factors = bp.run(wire([2] * 4, structured=[*factors, chain], log_unary=unary), tolerance=1e-12, damping=0.3)
     with_tables = bp.run(wire([2] * 4, tables, log_unary=unary), tolerance=1e-12, damping=0.3)
     assert with_factors.converged.all()
     assert with_tables.converged.all()

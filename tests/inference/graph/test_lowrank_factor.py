@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from numpy.testing import assert_allclose
@@ -87,21 +88,31 @@ def test_a_loop_is_the_same_with_tables():
     assert_allclose(ours.marginals, theirs.marginals, atol=1e-9)
 
 
-def test_expected_uses_are_the_gradient():
+@pytest.mark.parametrize("zeros", [0.0, 0.2])
+def test_the_gradient_by_the_parameters_equals_differences_and_that_of_a_table(zeros):
     rng = np.random.default_rng(1)
-    left, right, messages = rng.normal(size=(3, 2)), rng.normal(size=(4, 2)), rng.normal(size=(1, 7))
+    given = [random_scores(rng, (3, 2), zeros=zeros), random_scores(rng, (4, 2))]
+    unary = torch.from_numpy(rng.normal(size=(2, 7)))
+    left, right = (torch.tensor(array, requires_grad=True) for array in given)
+    graph = FactorGraph([3, 4], structured=[LowRankFactor((0, 1), left, right, log=True)], log_unary=unary)
+    states = torch.tensor([[1, 2], [0, 3]])
+    found = torch.autograd.grad(graph.log_prob(states).sum(), (left, right))
+    table = torch.logsumexp(left[:, None] + right, dim=2)
+    dense = FactorGraph([3, 4], [((0, 1), table)], log_unary=unary)
+    for one, other in zip(found, torch.autograd.grad(dense.log_prob(states).sum(), (left, right)), strict=True):
+        possible = ~torch.isneginf(left) if one.shape == left.shape else torch.ones_like(one, dtype=torch.bool)
+        assert_allclose(one[possible], other[possible], rtol=1e-10, atol=1e-12)
 
-    def value(left, right):
-        return LowRankFactor((0, 1), left, right, log=True).propagate(messages).log_value[0]
+    def value(*arrays):
+        factor = LowRankFactor((0, 1), *arrays, log=True)
+        return FactorGraph([3, 4], structured=[factor], log_unary=unary).log_prob(states).sum().item()
 
-    uses = LowRankFactor((0, 1), left, right, log=True).expected_uses(messages)
-    for k, array in enumerate((left, right)):
-        for at in np.ndindex(array.shape):
-            step = np.zeros_like(array)
-            step[at] = 1e-6
-            moved = [[left, right], [left, right]]
-            moved[0][k], moved[1][k] = array + step, array - step
-            assert_allclose(uses[k][0][at], (value(*moved[0]) - value(*moved[1])) / 2e-6, atol=1e-8)
+    for k, array in enumerate(given):
+        for at in np.argwhere(array > -np.inf):
+            moved = [[a.copy() for a in given] for _ in range(2)]
+            moved[0][k][tuple(at)] += 1e-6
+            moved[1][k][tuple(at)] -= 1e-6
+            assert_allclose(found[k][tuple(at)].item(), (value(*moved[0]) - value(*moved[1])) / 2e-6, atol=1e-8)
 
 
 def test_a_long_chain_of_many_states():
@@ -123,6 +134,8 @@ def test_invalid_parameters_raise_errors():
         LowRankFactor((0, 1), np.ones((2, 1)), np.ones((2, 2)))
     with pytest.raises(ValueRangeError, match="log=True"):
         LowRankFactor((0, 1), -np.ones((2, 1)), np.ones((2, 1)))
+    with pytest.raises(ValueRangeError, match="must be logarithms"):
+        LowRankFactor((0, 1), torch.ones((2, 1), requires_grad=True), np.ones((2, 1)))
     with pytest.raises(ShapeError, match="shape"):
         LowRankFactor((0, 1), np.ones(2), np.ones((2, 1)))
     with pytest.raises(ShapeError, match="graphs"):

@@ -190,7 +190,7 @@ def test_hard_problems_without_a_start_raise_errors():
     table = np.where(np.eye(11, dtype=bool), NEVER, 0.0)[None, None]
     wiring = wire([11] * 12, [Tables(pairs, np.zeros(len(pairs), np.int64), table)])
     with pytest.raises(
-        ImpossibleError, match=r"no possible assignment of graph 0 was found by local search in [0-9,]+ steps"
+        ImpossibleError, match=r"no possible assignment of graph 0 was found by local search in [0-9,]+ sweeps"
     ):
         mean_field.run(wiring)
 

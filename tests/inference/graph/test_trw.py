@@ -10,7 +10,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 from tests.oracle.graphs import enumerate_graphs, random_graph
 from trelliswork.compute import threads
-from trelliswork.errors import ShapeError, ValueRangeError
+from trelliswork.errors import ValueRangeError
 from trelliswork.inference.graph import Tables, wire
 from trelliswork.inference.graph.engines import mean_field, spanning, structured_mean_field, trw
 from trelliswork.inference.graph.factors import ChainFactor, ExactlyOne
@@ -52,10 +52,10 @@ def spanning_trees(n, ends):
     return np.array(trees, float)
 
 
-@given(seed=SEEDS, zeros=ZEROS, scale=st.sampled_from([0.5, 1.0, 3.0]), weights=st.sampled_from(["uniform", "sampled"]))
-def test_log_z_lies_between_mean_field_and_converged_trw(seed, zeros, scale, weights):
+@given(seed=SEEDS, zeros=ZEROS, scale=st.sampled_from([0.5, 1.0, 3.0]))
+def test_log_z_lies_between_mean_field_and_converged_trw(seed, zeros, scale):
     wiring = some_graphs(seed, zeros, scale=scale)
-    upper = trw.run(wiring, weights=weights)
+    upper = trw.run(wiring)
     naive, structured = mean_field.run(wiring), structured_mean_field.run(wiring)
     assert upper.kind == ("upper" if upper.converged.all() else "estimate")
     assert upper.converged.all()
@@ -80,18 +80,18 @@ def test_optimized_weights_lower_the_bound(seed):
         assert want.log_z <= best.log_z[b] + 1e-6
 
 
-def test_optimized_weights_reach_the_optimum_of_a_ring():
+def test_optimized_weights_reach_the_optimum_of_a_ring(monkeypatch):
     """On a ring the weights are 1 - p_e with p on the simplex: compare with a search over all of them."""
     rng = np.random.default_rng(0)
     pairs = np.array([[0, 1], [1, 2], [0, 2]])
     tables = Tables(pairs, np.arange(3), np.array([0.3, 1.0, 3.0])[:, None, None] * rng.normal(size=(1, 3, 2, 2)))
     wiring = wire([2] * 3, [tables], log_unary=rng.normal(size=6))
-    assert_array_equal(trw.edge_ends(wiring), [[0, 1], [0, 2], [1, 2]])
-    grid = [(i, j, 40 - i - j) for i in range(1, 40) for j in range(1, 40 - i)]
-    values = [trw.run(wiring, weights=1 - np.array(p) / 40).log_z[0] for p in grid]
     best = trw.run(wiring, weights="optimized", max_updates=200, gap=1e-6)
-    assert best.log_z[0] <= min(values) + 1e-3
     assert best.log_z[0] < trw.run(wiring).log_z[0] - 1e-3
+    for shares in [(i, j, 40 - i - j) for i in range(1, 40) for j in range(1, 40 - i)]:
+        weights = 1 - np.array(shares) / 40
+        monkeypatch.setattr(spanning, "uniform_weights", lambda *_, rho=weights: rho)
+        assert best.log_z[0] <= trw.run(wiring).log_z[0] + 1e-3
 
 
 @given(seed=SEEDS, zeros=st.sampled_from([0.0, 0.15]))
@@ -108,9 +108,11 @@ def test_trees_are_exact(seed, zeros):
 @given(seed=SEEDS)
 def test_the_value_matches_its_beliefs(seed):
     """<b, theta> + sum H - sum rho I, from the beliefs returned; the gradient by a unary score is the belief."""
-    wiring = some_graphs(seed, n_graphs=1)
-    weights = spanning.uniform_weights(wiring.n_variables, trw.edge_ends(wiring))
-    result = trw.run(wiring, weights=weights, tolerance=1e-11)
+    wiring = some_graphs(seed, n_graphs=1, n_states=np.random.default_rng(seed).integers(2, 4, 1 + seed % 6))
+    pairs = {(min(u, v), max(u, v)) for group in wiring.groups for u, v in group.variables.tolist()}
+    ends = np.array(sorted(pairs), np.int64).reshape(-1, 2)
+    weights = spanning.uniform_weights(wiring.n_variables, ends)
+    result = trw.run(wiring, tolerance=1e-11)
     b = result.marginals[0]
     value = (b * wiring.log_unary[0]).sum() - sum(p * np.log(p) for p in b if p > 0)
     joints = {}
@@ -121,14 +123,14 @@ def test_the_value_matches_its_beliefs(seed):
             joints[min(u, v), max(u, v)] = joint
             assert_allclose(joint.sum(axis=1), b[wiring.offsets[u] : wiring.offsets[u + 1]], atol=1e-7)
             assert_allclose(joint.sum(axis=0), b[wiring.offsets[v] : wiring.offsets[v + 1]], atol=1e-7)
-    for (u, v), rho in zip(trw.edge_ends(wiring).tolist(), weights, strict=True):
+    for (u, v), rho in zip(ends.tolist(), weights, strict=True):
         joint = joints[u, v]
         independent = joint.sum(axis=1, keepdims=True) * joint.sum(axis=0)
         value -= rho * (joint * np.log(joint / independent)).sum()
     assert_allclose(result.log_z[0], value, rtol=1e-7, atol=1e-7)
     shifted = wiring.log_unary.copy()
     shifted[0, 0] += 1e-4
-    change = trw.run(wiring.with_unary(shifted), weights=weights, tolerance=1e-11).log_z[0] - result.log_z[0]
+    change = trw.run(wiring.with_unary(shifted), tolerance=1e-11).log_z[0] - result.log_z[0]
     assert_allclose(change / 1e-4, b[0], atol=1e-4)
 
 
@@ -140,7 +142,6 @@ def test_factors_over_the_same_pair_are_one_edge():
     ]
     wiring = wire([2, 3], tables, log_unary=rng.normal(size=5))
     result = trw.run(wiring)
-    assert_array_equal(trw.edge_ends(wiring), [[0, 1]])
     for b, want in enumerate(enumerate_graphs(wiring)):
         assert_allclose(result.log_z[b], want.log_z, rtol=1e-9)
         for got, joint in zip(result.factor_marginals, want.factor_marginals(), strict=True):
@@ -159,28 +160,6 @@ def test_uniform_weights_count_spanning_trees(seed):
     values = rng.normal(size=len(ends))
     chosen = spanning.spanning_forest(6, ends, values)
     assert_allclose(values[chosen].sum(), (trees @ values).max(), rtol=1e-12)
-
-
-@pytest.mark.parametrize("seed", range(5))
-def test_given_weights_are_checked_in_every_part_of_the_graph(seed):
-    rng = np.random.default_rng(seed)
-    ends = np.array([(u, v) for u, v in combinations(range(6), 2) if v == u + 1 or rng.random() < 0.4])
-    inside = rng.dirichlet(np.ones(8)) @ spanning_trees(6, ends.tolist())[rng.integers(0, 3, 8)]
-    assert spanning.excess(6, ends, inside) < 1e-5
-    weights = rng.random(len(ends))
-    worst = 0.0
-    for size in range(2, 7):
-        for chosen in combinations(range(6), size):
-            worst = max(worst, weights[np.isin(ends, chosen).all(axis=1)].sum() - size + 1)
-    assert_allclose(spanning.excess(6, ends, weights), worst, atol=2e-5)
-
-
-def test_heavy_weights_are_detected_behind_light_ones():
-    """A triangle with weights of 1, which is BP, and a tail so light that the sum is that of a tree."""
-    pairs = np.array([[0, 1], [0, 2], [1, 2], [2, 3], [3, 4]])
-    wiring = wire([2] * 5, [Tables(pairs, np.zeros(5, np.int64), np.zeros((1, 1, 2, 2)))])
-    with pytest.raises(ValueRangeError, match="got 1 more"):
-        trw.run(wiring, weights=np.array([1, 1, 1, 0.5, 0.5]))
 
 
 def test_weights_of_forests_and_of_large_graphs():
@@ -229,10 +208,10 @@ def test_evidence_cuts_cycles():
     unary[0, 1, [0, 2]] = NEVER  # graph 0 knows variable 1, graph 1 variable 2, graph 2 nothing
     unary[1, 2, 1:] = NEVER
     wiring = wire([3] * 4, [ring], log_unary=unary.reshape(3, -1))
-    for weights in ("uniform", "sampled", "optimized", np.full(4, 0.75)):
+    for weights in ("uniform", "optimized"):
         result = trw.run(wiring, weights=weights)
         for b, want in enumerate(enumerate_graphs(wiring)):
-            if b < 2 and isinstance(weights, str):
+            if b < 2:
                 assert_allclose(result.log_z[b], want.log_z, rtol=1e-7)
                 assert_allclose(result.marginals[b], want.marginals(), atol=1e-6)
             else:
@@ -258,17 +237,11 @@ def test_invalid_factors_and_weights_raise_errors():
         trw.run(wire([2] * 3, structured=[ExactlyOne(np.arange(3))]))
     ring = Tables(np.array([[0, 1], [1, 2], [2, 0]]), np.zeros(3, np.int64), np.zeros((1, 1, 2, 2)))
     wiring = wire([2] * 3, [ring])
-    with pytest.raises(ValueRangeError, match="weights must be 'uniform', 'sampled', 'optimized' or an array"):
+    with pytest.raises(ValueRangeError, match="weights must be 'uniform' or 'optimized', got 'best'"):
         trw.run(wiring, weights="best")
-    with pytest.raises(ShapeError, match=r"weights must have shape \(E,\) or \(B, E\) with E=3 and B=1, got \(2,\)"):
-        trw.run(wiring, weights=np.ones(2))
-    with pytest.raises(ValueRangeError, match=r"weights must be in \(0, 1\]"):
-        trw.run(wiring, weights=np.zeros(3))
-    with pytest.raises(ValueRangeError, match=r"their sum inside any n variables is at most n-1, got 1 more"):
-        trw.run(wiring, weights=np.ones(3))
     with pytest.raises(ValueRangeError, match=r"damping must be in \[0, 1\), got 1"):
         trw.run(wiring, damping=1)
-    with pytest.raises(ValueRangeError, match="tolerance must be finite and nonnegative"):
+    with pytest.raises(ValueRangeError, match="tolerance must not be negative"):
         trw.run(wiring, tolerance=-1)
 
 
@@ -276,5 +249,5 @@ def test_trw_with_a_subnormal_entry():
     for low in (-744.0, -400.0):
         table = np.array([[low, -2 * 372.0], [0.0, low]])
         graph = wire([2, 2], [Tables(np.array([[0, 1]]), np.array([0]), table[None, None])])
-        result = trw.run(graph, weights=np.array([1.0]))
+        result = trw.run(graph)
         assert np.isfinite(result.log_z).all()

@@ -7,21 +7,41 @@ messages or beliefs vanish. Beliefs are constants here; `torch_path` differentia
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from trelliswork.inference.graph.potentials import Wiring
+from trelliswork.errors import ValueRangeError
+from trelliswork.inference.graph.potentials import Doubles, Wiring
 from trelliswork.inference.graph.result import Result
 
 
 def log_partition(wiring: Wiring, result: Result, log_unary: Tensor, log_tables: Sequence[Tensor]) -> Tensor:
     """Return ``result.log_z`` (B,) as a function of the tensors (float64) from which ``wiring`` was built.
 
-    ``log_unary`` is (B, N), ``log_tables`` (1 or B, U, s1, .., sk) for each group. Parameters of structured factors are
-    constants.
+    ``log_unary`` is (B, N), ``log_tables`` (1 or B, U, s1, .., sk) for each group. The gradient by the parameters of a
+    structured factor is that of its own value under the messages of belief propagation.
     """
-    return _Value.apply(wiring, result, log_unary, *log_tables)
+    value: Tensor = _Value.apply(wiring, result, log_unary, *log_tables)
+    for f, factor in enumerate(wiring.structured):
+        if learns(factor):
+            if not result.log_messages:
+                raise ValueRangeError("gradients by the parameters of structured factors need engine='bp'.")
+            value = value + no_change(factor, result.log_messages[f], ~result.impossible)
+    return value
+
+
+def learns(factor: Any) -> bool:
+    """Return whether a structured factor has parameters that require a gradient."""
+    return any(parameter.requires_grad for parameter in getattr(factor, "parameters", ()))
+
+
+def no_change(factor: Any, log_messages: Doubles, possible: NDArray[np.bool_]) -> Tensor:
+    """Return zeros (B,) with the gradient of the value of a factor by its parameters, where that is ``possible``."""
+    value = factor.log_value(torch.from_numpy(np.where(possible[:, None], log_messages, 0.0)))
+    return torch.where(torch.from_numpy(possible), value - value.detach(), 0.0)
 
 
 class _Value(torch.autograd.Function):

@@ -9,7 +9,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trelliswork.compute import threads
-from trelliswork.inference.graph.factors import ChainFactor
 from trelliswork.inference.graph.kernels import tables as table_kernels
 from trelliswork.inference.graph.kernels.records import (
     Flat,
@@ -46,16 +45,11 @@ def fixed_variables(wiring: Wiring) -> NDArray[np.bool_]:
 def flatten(wiring: Wiring, *, max_table: int = MAX_TABLE) -> Flat:
     """Concatenate the tables of all factors: those of the groups in their order, then structured ones.
 
-    A `ChainFactor` becomes one table per step, other structured factors become dense tables of at most ``max_table``
-    entries. Time and memory O(size of all tables and of all lists of variables).
+    Structured factors become dense tables of at most ``max_table`` entries. Time and memory O(size of all tables and of
+    all lists of variables).
     """
     kinds = [(group.variables, group.which, group.log_tables) for group in wiring.groups]
     for factor in wiring.structured:
-        if isinstance(factor, ChainFactor):
-            steps = np.stack([factor.variables[:-1], factor.variables[1:]], axis=1)
-            which = np.arange(len(steps)) if factor.log_pairwise.shape[1] > 1 else np.zeros(len(steps), np.int64)
-            kinds.append((steps, which, factor.log_pairwise))
-            continue
         table = np.asarray(factor.table(max_table), np.float64)
         kinds.append((np.asarray(factor.variables, np.int64)[None], np.zeros(1, np.int64), table[:, None]))
     tables: list[Doubles] = []

@@ -73,6 +73,11 @@ class Propagator(Protocol):
     Engines may call the methods with any number of rows B when the factor's ``n_graphs`` is 1. The expected score and
     the entropy of its belief follow from a propagation:
     E[log f] + H = log_value - sum_i <belief_i, log m_i>.
+
+    Three members are optional. ``weigh(messages)`` returns messages (B, N) for messages (B, N) in probability space, up
+    to a constant for each variable; where one is below 1e-200, belief propagation asks ``propagate`` instead.
+    ``parameters`` are torch tensors from which the factor computes its scores, and ``log_value(log_messages)`` is the
+    value of ``propagate`` as a function of tensors: its gradient by the parameters is part of that of log Z.
     """
 
     variables: Integers  # (k,) all different
@@ -104,6 +109,18 @@ class CheckedFactor:
         if self.variables.ndim != 1 or self.n_states.shape != self.variables.shape:
             raise ShapeError(f"{self.name}: variables and n_states must be lists of the same length.")
         self.n_graphs = int(factor.n_graphs)
+        self.parameters = tuple(getattr(factor, "parameters", ()))
+        if hasattr(factor, "weigh"):
+            self.weigh = self._weigh
+
+    def _weigh(self, messages: Doubles) -> Doubles:
+        return self._checked("the messages of weigh", self.factor.weigh(messages), messages.shape)  # type: ignore[attr-defined]
+
+    def log_value(self, log_messages: Any) -> Any:
+        """Return the checked value (B,) as a tensor."""
+        value = self.factor.log_value(log_messages)  # type: ignore[attr-defined]
+        self._checked("the value of log_value", value.detach(), (len(log_messages),))
+        return value
 
     def propagate(self, log_messages: Doubles) -> Propagation:
         """Return the checked answer of the factor: sum-product."""
@@ -153,6 +170,11 @@ class CheckedFactor:
         if not (array < np.inf).all():
             raise ValueRangeError(f"{self.name}: {what} has nan or +inf; scores are finite, or -inf for impossible.")
         return array
+
+
+def checked_factor(factor: Propagator) -> Propagator:
+    """Return a factor of this package as it is, and another one with checks."""
+    return factor if type(factor).__module__.startswith("trelliswork.") else CheckedFactor(factor)
 
 
 @dataclass(frozen=True)
@@ -227,14 +249,14 @@ def wire(
     n_states: Any,
     tables: Sequence[Tables] = (),
     *,
-    structured: Sequence[Propagator] = (),
+    structured: Sequence[Propagator | Tables] = (),
     log_unary: Any = None,
     n_graphs: int | None = None,
 ) -> Wiring:
     """Check a graph and convert it to flat arrays; time O(total size of variables, factors and tables).
 
     Tables are over 1 to 4 variables; those over one variable are summed into ``log_unary``, (sum of ``n_states``,) or
-    (B, sum of ``n_states``). ``n_graphs``, B, is inferred from the arrays by default.
+    (B, sum of ``n_states``). A `ChainFactor` is tables. ``n_graphs``, B, is inferred from the arrays by default.
     """
     sizes = np.asarray(n_states)
     if sizes.ndim != 1 or sizes.dtype.kind not in "iu" or (sizes.size and sizes.min() < 1):
@@ -245,9 +267,10 @@ def wire(
     check_cost(f"a graph of {len(sizes):,} variables with up to {largest:,.0f} states", n_bytes=n_bytes)
     sizes = sizes.astype(np.int64)
     offsets = starts(sizes)
+    tables = [*tables, *(Tables(f.variables, f.which, f.log_tables) for f in structured if isinstance(f, Tables))]
     batches = {1 if n_graphs is None else int(n_graphs)} | {len(group.log_tables) for group in tables}
-    structured = [f if type(f).__module__.startswith("trelliswork.") else CheckedFactor(f) for f in structured]
-    batches |= {factor.n_graphs for factor in structured}
+    factors = [checked_factor(f) for f in structured if not isinstance(f, Tables)]
+    batches |= {factor.n_graphs for factor in factors}
     unary = np.zeros((1, offsets[-1])) if log_unary is None else np.asarray(log_unary, np.float64)
     unary = unary[None] if unary.ndim == 1 else unary
     if unary.ndim != 2 or unary.shape[1] != offsets[-1]:
@@ -272,10 +295,10 @@ def wire(
         scores = np.broadcast_to(group.dense(), (B, *at.shape))
         for b in range(B):
             np.add.at(unary[b], at, scores[b])
-    for factor in structured:
+    for factor in factors:
         _check_variables(np.asarray(factor.variables)[None], sizes, tuple(factor.n_states), "structured factor")
     check_scores("log_unary", unary)
-    return Wiring(B, sizes, offsets, unary, tuple(groups), tuple(structured))
+    return Wiring(B, sizes, offsets, unary, tuple(groups), tuple(factors))
 
 
 def _check_tables(group: Tables, sizes: Integers) -> None:

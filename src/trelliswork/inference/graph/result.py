@@ -28,6 +28,7 @@ class Result:
     compute_factor_marginals: Callable[[], tuple[NDArray[np.float64], ...]] = field(repr=False)  # on first access
     assignment: NDArray[np.int64] | None = None  # (B, V) decoded by max-product; -1 where nothing is possible
     trace: NDArray[np.float64] | None = field(default=None, repr=False)  # bound after each iteration, (.., n_iter)
+    log_messages: tuple[NDArray[np.float64], ...] = field(default=(), repr=False)  # to each structured factor, from bp
 
     @cached_property
     def factor_marginals(self) -> tuple[NDArray[np.float64], ...]:

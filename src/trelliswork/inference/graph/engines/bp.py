@@ -44,7 +44,7 @@ from trelliswork.inference.graph.kernels.records import Pairs
 from trelliswork.inference.graph.kernels.sweeps import sweep_weights
 from trelliswork.inference.graph.layout import unpad_states
 from trelliswork.inference.graph.potentials import Doubles, Wiring
-from trelliswork.inference.graph.result import Result
+from trelliswork.inference.graph.result import Kind, Result
 
 COARSEST = 1e-10  # a larger threshold of underflow would send too many graphs to log space needlessly
 
@@ -89,9 +89,13 @@ def run(
     if schedule == "residual" and wiring.structured:
         raise ValueRangeError("schedule='residual' needs tables only: use 'sequential' with structured factors.")
     graph = prepare(wiring)
-    if takes_one_sweep(graph, options):
-        return _result(graph, pass_messages(graph, options, maximize=False))
-    return _result(graph, _iterate(graph, options))
+    progress = _iterate(graph, options)
+    log_z, marginals = bethe(graph)
+    exact = graph.layout.is_forest and bool(progress.converged.all())
+    beliefs = partial(factor_beliefs, graph, log_z)
+    incoming = [graph.messages.log_q[:, graph.states_of(f)] for f in range(graph.layout.n_tables, wiring.n_factors)]
+    kind: Kind = "exact" if exact else "estimate"
+    return Result(log_z, kind, marginals, *progress, compute_factor_marginals=beliefs, log_messages=tuple(incoming))
 
 
 def _iterate(graph: Prepared, options: Options) -> Progress:
@@ -108,16 +112,19 @@ def _iterate(graph: Prepared, options: Options) -> Progress:
         r = np.empty_like(messages.log_r)
         fill_uniform(graph.layout, r)
         state = Probabilities(unary, r, messages.log_q, messages.rows)
-        rule = weights.Options(options.damping, options.tolerance, int(options.max_iter), threshold)
+        once = takes_one_sweep(graph, options)
+        stop = (np.inf, 1) if once else (options.tolerance, int(options.max_iter))
+        rule = weights.Options(options.damping, *stop, threshold)
         pairs, outcome = _pairs(graph), Outcome(n_iter, change, status)
         given = graph.layout, graph.data, state
-        if options.schedule == "sequential":
+        if once or options.schedule == "sequential":
             sweep = graph.sweep()
             threads.run(sweep_weights, graph.ranges, *given, sweep, _ahead(graph, sweep, pairs), pairs, rule, outcome)
         elif options.schedule == "residual":
             threads.run(residual.residual_weights, graph.ranges, *given, _buckets(graph, pairs), pairs, rule, outcome)
         else:
             _flood(graph, state, pairs, rule, outcome)
+        change[:] = 0.0 if once else change
         with np.errstate(divide="ignore"):
             np.log(r, out=messages.log_r)
         messages.log_r[status == IMPOSSIBLE] = -np.inf
@@ -199,8 +206,8 @@ def _threshold(graph: Prepared) -> float:
     return 10.0 ** (-300.0 / longest)
 
 
-def _result(graph: Prepared, progress: Progress) -> Result:
-    """Compute beliefs and the Bethe value from the messages."""
+def bethe(graph: Prepared) -> tuple[Doubles, Doubles]:
+    """Return the Bethe value (B,) and the marginals of the variables (B, N) from the messages."""
     wiring, layout, messages = graph.wiring, graph.layout, graph.messages
     log_z = np.zeros(wiring.n_graphs)
     log_beliefs = np.full_like(messages.log_unary, -np.inf)
@@ -210,17 +217,10 @@ def _result(graph: Prepared, progress: Progress) -> Result:
         log_z = np.where((log_z == -np.inf) | (value == -np.inf), -np.inf, log_z + value)
     marginals = np.exp(unpad_states(layout, log_beliefs))
     marginals[log_z == -np.inf] = 0
-    exact = layout.is_forest and bool(progress.converged.all())
-    return Result(
-        log_z,
-        "exact" if exact else "estimate",
-        marginals,
-        *progress,
-        compute_factor_marginals=partial(_factor_beliefs, graph, log_z),
-    )
+    return log_z, marginals
 
 
-def _factor_beliefs(graph: Prepared, log_z: Doubles) -> tuple[Doubles, ...]:
+def factor_beliefs(graph: Prepared, log_z: Doubles) -> tuple[Doubles, ...]:
     """Return normalized beliefs (B, F, s1, .., sk) of each group of table factors, zero for impossible graphs."""
     layout, log_q = graph.layout, graph.messages.log_q
     by_group = []

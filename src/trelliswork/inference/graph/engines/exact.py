@@ -10,7 +10,7 @@ Lauritzen and Spiegelhalter (1988); Koller and Friedman (2009), chapters 9 and 1
 
 from functools import partial
 from itertools import pairwise
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -31,53 +31,43 @@ _SHARED = 1 << 22  # maximum number of entries for which each thread has tables 
 _EXP = 10  # cost of an entry, in multiplications
 
 
-def plan(wiring: Wiring, *, max_size: int | None = None) -> Plan:
+class Prepared(NamedTuple):
+    """Graphs with their tables, and the cliques of the elimination."""
+
+    wiring: Wiring
+    flat: Flat
+    plan: Plan
+
+
+def prepare(wiring: Wiring, max_size: int | None) -> Prepared:
     """Choose the order of elimination (min-fill) and lay out the cliques, at most ``max_size`` entries in all.
 
-    A variable with one allowed state, the same in all graphs of the batch, costs nothing: it is not an axis of any
-    table. Forests with n factors take O(n log n); others depend on the treewidth.
+    By default it is `MAX_SIZE`, or what a limit of memory allows. A variable with one allowed state, the same in all
+    graphs of the batch, costs nothing: it is not an axis of any table. Forests with n factors take O(n log n); others
+    depend on the treewidth.
     """
-    max_size = _entries(max_size)
+    if max_size is None:
+        max_size = max_entries(MAX_SIZE)
+    check_count("max_size", max_size)
+    wiring = tidy(wiring)
     flat = flatten(wiring, max_table=max_size)
     V = wiring.n_variables
     allowed = (wiring.log_unary > -np.inf).any(axis=0)
-    counts = np.add.reduceat(allowed, wiring.offsets[:-1], dtype=np.int64) if V else np.zeros(0, np.int64)
-    fixed = counts == 1
+    owner = np.repeat(np.arange(V), wiring.n_states)
+    fixed = np.bincount(owner, allowed, V) == 1
+    at = np.flatnonzero(allowed & fixed[owner])
     lowest = np.zeros(V, np.int64)
-    if fixed.any():
-        owner = np.repeat(np.arange(V), wiring.n_states)
-        at = np.flatnonzero(allowed & fixed[owner])
-        lowest[owner[at]] = at - wiring.offsets[owner[at]]
+    lowest[owner[at]] = at - wiring.offsets[owner[at]]
     is_fixed, states = fixed.tolist(), np.where(fixed, 1, wiring.n_states).tolist()
     ptr, variables = flat.ptr.tolist(), flat.variables.tolist()
     scopes = [variables[start:stop] for start, stop in pairwise(ptr)]
-    free = [[v for v in scope if not is_fixed[v]] for scope in scopes] if fixed.any() else scopes
-    return _lay_out(wiring, flat, lowest, states, scopes, elimination_order(states, free, max_size))
-
-
-def _entries(max_size: int | None) -> int:
-    """Return a maximum number of entries; by default `MAX_SIZE`, or what a limit of memory allows if it was set."""
-    if max_size is None:
-        return max_entries(MAX_SIZE)
-    check_count("max_size", max_size)
-    return max_size
-
-
-def _lay_out(
-    wiring: Wiring,
-    flat: Flat,
-    lowest: Integers,
-    states: list[int],
-    scopes: list[list[int]],
-    cliques: list[tuple[int, ...]],
-) -> Plan:
-    """Number the tables, the messages and the inputs of the cliques."""
-    V = len(cliques)
+    free = [[v for v in scope if not is_fixed[v]] for scope in scopes]
+    cliques = elimination_order(states, free, max_size)
     when = [0] * V
     for i, clique in enumerate(cliques):
         when[clique[-1]] = i
     inputs: list[list[tuple[int, int, int, int, dict[int, int]]]] = [[] for _ in range(V)]
-    shift = (lowest[flat.variables] * flat.strides).tolist() if lowest.any() else [0] * len(flat.variables)
+    shift = (lowest[flat.variables] * flat.strides).tolist()
     base, step, ptr, moves = flat.base.tolist(), flat.step.tolist(), flat.ptr.tolist(), flat.strides.tolist()
     place = (np.cumsum(flat.n_entries) - flat.n_entries).tolist()
     for f, scope in enumerate(scopes):
@@ -102,7 +92,7 @@ def _lay_out(
     columns = np.array([entry[:4] for entry in flat_inputs], np.int64).reshape(-1, 4).T.copy()
     order = np.array([clique[-1] for clique in cliques], np.int64)
     axes_of = np.array([v for clique in cliques for v in clique], np.int64)
-    return Plan(
+    plan = Plan(
         order,
         wiring.offsets[order] + lowest[order],
         starts([len(clique) for clique in cliques]),
@@ -119,56 +109,53 @@ def _lay_out(
         np.array(strides, np.int64),
         lowest,
     )
+    return Prepared(wiring, flat, plan)
 
 
-def _eliminate(kernel: Any, wiring: Wiring, plan: Plan, max_size: int | None, *out: Doubles | Integers) -> None:
+def _eliminate(kernel: Any, given: Prepared, *out: Doubles | Integers) -> None:
     """Call a kernel with ``out`` for ranges of graphs, each with scratch memory of its own."""
-    tables = flatten(wiring, max_table=_entries(max_size)).tables
+    wiring, flat, plan = given
     size, n_messages = int(plan.table_ptr[-1]), int(plan.message_ptr[-1])
 
     def work(start: int, stop: int) -> None:
         digits = np.zeros(1 + int(np.diff(plan.axis_ptr).max(initial=1)), np.int64)
         scratch = Scratch(np.empty(size), np.empty(n_messages), np.empty(n_messages), digits)
-        kernel(start, stop, plan, tables, wiring.log_unary, scratch, *out)
+        kernel(start, stop, plan, flat.tables, wiring.log_unary, scratch, *out)
 
     costs = np.full(wiring.n_graphs, max(1, _EXP * size))
     most = threads.MAX_RANGES if size <= _SHARED else 1
     threads.run(work, threads.cut(costs, least=threads.LEAST_WORK, most=most))
 
 
-def run(wiring: Wiring, *, max_size: int | None = None, ready: Plan | None = None) -> Result:
+def run(wiring: Wiring, *, max_size: int | None = None) -> Result:
     """Return log Z and the marginals of all variables and factors, exactly.
 
     Parameters
     ----------
     wiring : Wiring
-        B graphs. A `ChainFactor` costs as much as its steps; other structured factors are used as dense tables.
+        B graphs. Structured factors are used as dense tables.
     max_size : int, optional
         Maximum number of entries of all clique tables together, 8 bytes each; 2^26 by default, or as many as a limit of
         memory allows (``machine.limits``).
-    ready : Plan, optional
-        From `plan`, for graphs of the same shape with the same variables fixed; scores may differ.
 
     Notes
     -----
     Impossible graphs have log Z -inf and marginals 0. Time and memory O(B sum over cliques of the size of their
     tables): for a tree with S states O(B V S^2).
     """
-    wiring = tidy(wiring)
-    prepared = ready or plan(wiring, max_size=max_size)
-    B = wiring.n_graphs
+    given = prepare(wiring, max_size)
 
     def marginals(entries: Doubles) -> tuple[Doubles, Doubles]:
-        log_z, beliefs = np.empty(B), np.zeros_like(wiring.log_unary)
-        _eliminate(kernels.marginals, wiring, prepared, max_size, log_z, beliefs, entries)
+        log_z, beliefs = np.empty(len(entries)), np.zeros_like(wiring.log_unary)
+        _eliminate(kernels.marginals, given, log_z, beliefs, entries)
         return log_z, beliefs
 
     def factor_marginals() -> tuple[Doubles, ...]:
-        entries = np.zeros((B, int(flatten(wiring, max_table=_entries(max_size)).n_entries.sum())))
+        entries = np.zeros((wiring.n_graphs, int(given.flat.n_entries.sum())))
         marginals(entries)
         return split_entries(wiring, entries)
 
-    return _result(*marginals(np.zeros((B, 0))), factor_marginals)
+    return _result(*marginals(np.zeros((wiring.n_graphs, 0))), factor_marginals)
 
 
 def _result(log_z: Doubles, marginals: Doubles, factor_marginals: Any, assignment: Integers | None = None) -> Result:
@@ -177,24 +164,20 @@ def _result(log_z: Doubles, marginals: Doubles, factor_marginals: Any, assignmen
     return Result(log_z, "exact", marginals, *progress, factor_marginals, assignment)
 
 
-def best(wiring: Wiring, *, max_size: int | None = None, ready: Plan | None = None) -> Result:
+def best(wiring: Wiring, *, max_size: int | None = None) -> Result:
     """Return the most probable states of each graph, exactly (max-product elimination); parameters as in `run`.
 
     ``assignment`` (B, V) is -1 where nothing is possible, ``log_z`` its score, ``marginals`` its indicator. Ties go to
     the lower state.
     """
-    wiring = tidy(wiring)
-    prepared = ready or plan(wiring, max_size=max_size)
-    value, assignment = np.empty(wiring.n_graphs), np.zeros((wiring.n_graphs, wiring.n_variables), np.int64)
-    _eliminate(kernels.best, wiring, prepared, max_size, value, assignment)
+    value, (assignment,) = _decode(wiring, np.zeros((0, wiring.n_graphs, wiring.n_variables)), 1, max_size)
     marginals = np.zeros_like(wiring.log_unary)
     possible = np.flatnonzero(value > -np.inf)
     marginals[possible[:, None], wiring.offsets[:-1] + assignment[possible]] = 1
-    assignment[value == -np.inf] = -1
     return _result(value, marginals, partial(wiring.indicators, assignment), assignment)
 
 
-def sample(wiring: Wiring, uniform: Doubles, *, max_size: int | None = None, ready: Plan | None = None) -> Integers:
+def sample(wiring: Wiring, uniform: Doubles, *, max_size: int | None = None) -> Integers:
     """Draw exact, independent states (n, B, V) from uniform random numbers (n, B, V); other parameters as in `run`.
 
     One elimination, then O(V S) per draw.
@@ -203,9 +186,13 @@ def sample(wiring: Wiring, uniform: Doubles, *, max_size: int | None = None, rea
     uniform = np.ascontiguousarray(uniform, np.float64)
     if uniform.ndim != 3 or uniform.shape[1:] != (B, V):
         raise ShapeError(f"uniform must have shape (n, B, V) with B={B} and V={V}, got {uniform.shape}.")
-    wiring = tidy(wiring)
-    prepared = ready or plan(wiring, max_size=max_size)
-    log_z, draws = np.empty(B), np.zeros((len(uniform), B, V), np.int64)
-    _eliminate(kernels.samples, wiring, prepared, max_size, uniform, log_z, draws)
+    log_z, draws = _decode(wiring, uniform, len(uniform), max_size)
     check_possible(log_z, "nothing to sample", **GRAPHS)
     return draws
+
+
+def _decode(wiring: Wiring, uniform: Doubles, n: int, max_size: int | None) -> tuple[Doubles, Integers]:
+    """Return values (B,) and n states (n, B, V) of the kernel `decode`."""
+    value, states = np.empty(wiring.n_graphs), np.zeros((n, wiring.n_graphs, wiring.n_variables), np.int64)
+    _eliminate(kernels.decode, prepare(wiring, max_size), uniform, value, states)
+    return value, states

@@ -1,18 +1,22 @@
 """Assignments that no factor forbids: starting points of mean field and Gibbs sampling when factors have zeros."""
 
+from itertools import pairwise
+
 import numpy as np
 from numpy.typing import NDArray
 
 from trelliswork.errors import ImpossibleError, ShapeError, ValueRangeError
 from trelliswork.inference.graph.engines import exact
 from trelliswork.inference.graph.kernels import gibbs as kernels
-from trelliswork.inference.graph.kernels.records import Flat
-from trelliswork.inference.graph.layout import neighbors, variables
+from trelliswork.inference.graph.kernels.records import Flat, Variables
+from trelliswork.inference.graph.layout import neighbors
 from trelliswork.inference.graph.potentials import Integers, Wiring
 
 _SMALL = 1 << 16  # entries up to which the exact engine is tried first: the best assignment is a good start
 _MAX_SIZE = 1 << 22  # entries up to which it is tried where local search fails
-_STEPS = 20_000  # of local search, and 20 more per factor
+_PENALTIES = np.geomspace(1, 30, 12)  # in nats per violated factor: annealing
+_SWEEPS = 10  # at each of them
+_STARTS = 40  # of annealing
 
 
 def counters(seed: int, n: int) -> NDArray[np.uint64]:
@@ -23,8 +27,8 @@ def counters(seed: int, n: int) -> NDArray[np.uint64]:
 def possible_assignment(wiring: Wiring, flat: Flat, graphs: Integers, *, seed: int = 0) -> Integers:
     """Find assignments (n, V) of probability above zero for ``graphs`` (n,); -1 where certainly nothing is possible.
 
-    In small graphs it is the best one, by exact elimination. In others local search (min-conflicts) starts at the best
-    unary scores; where it fails, exact elimination decides; if the graph is too large for that, it is an error.
+    In small graphs it is the best one, by exact elimination. In others local search starts at the best unary scores;
+    where it fails, exact elimination decides; if the graph is too large for that, it is an error.
     """
     try:
         return _best(wiring, graphs, _SMALL)
@@ -36,29 +40,36 @@ def possible_assignment(wiring: Wiring, flat: Flat, graphs: Integers, *, seed: i
             states[~possible] = _best(wiring, graphs[~possible], _MAX_SIZE)
         except ValueRangeError:
             raise ImpossibleError(
-                f"no possible assignment of graph {graphs[~possible][0]} was found by local search in {_steps(flat):,} "
-                "steps, and it is too large for exact inference. Pass a possible one as start, or allow more states in "
-                "its factors."
+                f"no possible assignment of graph {graphs[~possible][0]} was found by local search in "
+                f"{_STARTS * len(_PENALTIES) * _SWEEPS:,} sweeps, and it is too large for exact inference. Pass a "
+                "possible one as start, or allow more states in its factors."
             ) from None
     return states
 
 
 def local_search(wiring: Wiring, flat: Flat, graphs: Integers, *, seed: int = 0) -> tuple[Integers, NDArray[np.bool_]]:
-    """Run min-conflicts from the best unary scores; return assignments (n, V), and which of them are possible (n,)."""
-    n, F = len(graphs), len(flat.base)
-    states, possible = np.zeros((n, wiring.n_variables), np.int64), np.zeros(n, np.bool_)
-    conflicts = kernels.Conflicts(
-        np.zeros(int(wiring.n_states.max(initial=1)), np.int64), np.zeros(F, np.int64), np.zeros(F, np.int64)
+    """Anneal the number of violated factors; return assignments (n, V), and which of them are possible (n,)."""
+    V, S = wiring.n_variables, int(wiring.n_states.max(initial=1))
+    allowed = wiring.log_unary > -np.inf
+    start = [wiring.log_unary[:, a:b].argmax(axis=1) for a, b in pairwise(wiring.offsets)]
+    states = np.stack([np.zeros(wiring.n_graphs, np.int64), *start], axis=1)[:, 1:].copy()
+    walk = kernels.Walk(counters(seed, wiring.n_graphs), states, np.zeros(S), np.zeros(0))
+    given = Variables(wiring.n_states, wiring.offsets, np.where(allowed, 0.0, -np.inf))
+    out = kernels.Averages(
+        np.zeros_like(wiring.log_unary), np.zeros((wiring.n_graphs, 0)), np.zeros((0, 1, V), np.int64)
     )
-    near = neighbors(flat, wiring.n_variables)
-    random = np.repeat(counters(seed, 1), n)
-    kernels.search(graphs, variables(wiring), flat, near, _steps(flat), random, states, conflicts, possible)
-    return states, possible
-
-
-def _steps(flat: Flat) -> int:
-    """Return the number of steps of local search."""
-    return _STEPS + 20 * len(flat.base)
+    steps = kernels.Schedule(_SWEEPS, 0, 1)
+    left = [b for b in graphs.tolist() if wiring.score(states)[b] == -np.inf]
+    left = [b for b in left if all(allowed[b, i:j].any() for i, j in pairwise(wiring.offsets))]
+    for penalty in np.tile(_PENALTIES, _STARTS if left else 0):
+        soft = flat._replace(tables=np.where(flat.tables > -np.inf, 0.0, -penalty))
+        for b in left:
+            kernels.sample(b, b + 1, given, soft, neighbors(flat, V), np.zeros((0, 2), np.int64), steps, walk, out)
+        score = wiring.score(states)
+        left = [b for b in left if score[b] == -np.inf]
+        if not left:
+            break
+    return states[graphs], wiring.score(states)[graphs] > -np.inf
 
 
 def _best(wiring: Wiring, graphs: Integers, max_size: int) -> Integers:

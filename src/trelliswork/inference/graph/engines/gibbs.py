@@ -38,8 +38,7 @@ def run(
     Parameters
     ----------
     wiring : Wiring
-        B graphs. A `ChainFactor` is used step by step; other structured factors are used as dense tables, which must
-        not be large.
+        B graphs. Structured factors are used as dense tables, which must not be large.
     n_samples : int
         Number of sweeps over all variables that are averaged.
     burn_in : int

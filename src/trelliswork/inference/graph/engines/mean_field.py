@@ -43,8 +43,7 @@ def run(
     Parameters
     ----------
     wiring : Wiring
-        B graphs. A `ChainFactor` is used step by step; other structured factors are used as dense tables, which must
-        not be large.
+        B graphs. Structured factors are used as dense tables, which must not be large.
     max_iter : int
         Maximum number of sweeps over all variables.
     tolerance : float

@@ -14,7 +14,7 @@ from trelliswork.inference.graph.kernels import log_space
 from trelliswork.inference.graph.kernels.log_space import Rule, Sweep
 from trelliswork.inference.graph.kernels.records import Layout, Messages, TableData, padded
 from trelliswork.inference.graph.layout import lay_out, pad_states, table_data
-from trelliswork.inference.graph.potentials import Doubles, Integers, Wiring
+from trelliswork.inference.graph.potentials import Doubles, Integers, Propagator, Wiring, starts
 
 SCHEDULES = ("auto", "flooding", "sequential", "residual")
 _REPEATS = 100  # iterations in one call of a kernel, for the prediction of its cost
@@ -75,7 +75,8 @@ def prepare(wiring: Wiring) -> Prepared:
     log_unary = pad_states(layout, wiring.log_unary, -np.inf)
     cost = 1 + M + 2 * sum(len(group) * int(np.prod(group.shape)) for group in wiring.groups)
     ranges = threads.cut(np.full(B, cost), least=threads.LEAST_WORK, repeats=_REPEATS)
-    return Prepared(wiring, layout, data, Messages(log_unary, np.zeros((B, M)), np.zeros((B, M)), rows), ranges)
+    messages = Messages(log_unary, np.zeros((B, M)), np.zeros((B, M)), rows, np.ones((1, len(layout.edge_variable))))
+    return Prepared(wiring, layout, data, messages, ranges)
 
 
 def check_options(schedule: str, damping: float, tolerance: float, max_iter: int) -> Options:
@@ -142,5 +143,16 @@ def _pass_structured(graph: Prepared, done: NDArray[np.bool_], residual: Doubles
         if not at_once:
             graph.gather(factor.variables)
         incoming = graph.messages.log_q[:, graph.states_of(f)]
-        new = factor.best(incoming).log_messages if rule.maximize else factor.propagate(incoming).log_messages
+        new = factor.best(incoming).log_messages if rule.maximize else _sum_messages(factor, incoming)
         log_space.commit_factor(graph.layout, f, new, graph.messages.log_r, rule, done, residual)
+
+
+def _sum_messages(factor: Propagator, incoming: Doubles) -> Doubles:
+    """Return the log-messages of a factor, computed in probability space if it can and nothing underflows there."""
+    if hasattr(factor, "weigh"):
+        top = np.maximum.reduceat(incoming, starts(factor.n_states)[:-1], axis=1)
+        top[top == -np.inf] = 0
+        weights = factor.weigh(np.exp(incoming - np.repeat(top, factor.n_states, axis=1)))
+        if (weights >= log_space.TINY).all():
+            return np.log(weights)
+    return factor.propagate(incoming).log_messages

@@ -3,12 +3,11 @@
 import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import coo_array, csr_array
-from scipy.sparse.csgraph import connected_components, maximum_flow, minimum_spanning_tree
+from scipy.sparse.csgraph import connected_components, minimum_spanning_tree
 
 from trelliswork.inference.graph.potentials import Doubles, Integers
 
 _DENSE = 1000  # maximum number of variables of a connected part for the matrix-tree theorem
-CHECKED = 1000  # maximum number of edges for which given weights are checked
 _TREES = 10  # minimum number of sampled spanning trees
 
 
@@ -61,31 +60,6 @@ def spanning_forest(n_variables: int, ends: Integers, values: Doubles) -> NDArra
     tree = coo_array(minimum_spanning_tree(graph))
     keys = ends[:, 0] * n_variables + ends[:, 1]
     return np.isin(keys, tree.row.astype(np.int64) * n_variables + tree.col)
-
-
-def excess(n_variables: int, ends: Integers, weights: Doubles) -> float:
-    r"""Return the largest violation of the constraints on weights (E,) of spanning forests, rounded to 1e-6 per edge.
-
-    The weights of the edges inside every set S of variables must sum to at most \|S\| - 1 (Edmonds). The largest
-    violation among sets with one given variable is a minimum cut: edges pay their weight, and each needs both its ends,
-    at 1 each. One maximum flow per variable; for at most `CHECKED` edges, so that 32-bit integers suffice.
-    """
-    E, unit = len(ends), 1_000_000
-    names, local = np.unique(ends, return_inverse=True)
-    local = local.reshape(-1, 2) + E + 1  # nodes: 0 the source, 1..E edges, then variables, then the sink
-    sink = E + 1 + len(names)
-    edge = np.arange(1, E + 1)
-    rows = np.concatenate([np.zeros(E, np.int64), edge, edge, np.arange(E + 1, sink)])
-    columns = np.concatenate([edge, local[:, 0], local[:, 1], np.full(len(names), sink)])
-    pay = np.floor(weights * unit).astype(np.int32)
-    worst = 0
-    for free in range(len(names)):
-        cost = np.full(len(names), unit, np.int32)
-        cost[free] = 0
-        capacity = np.concatenate([pay, pay, pay, cost])
-        graph = csr_array(coo_array((capacity, (rows, columns)), shape=(sink + 1, sink + 1)))
-        worst = max(worst, int(pay.sum()) - maximum_flow(graph, 0, sink).flow_value)
-    return worst / unit
 
 
 def _parts(n_variables: int, ends: Integers) -> tuple[int, Integers]:

@@ -76,7 +76,7 @@ class Cardinality(StructuredFactor):
     def propagate(self, log_messages: Doubles) -> Propagation:
         """Sum over counts from both sides; see `Propagator`."""
         messages = self._run(log_messages, False)[2]
-        return propagation(log_messages, messages, self.n_states[0], np.zeros(1))
+        return propagation(log_messages, messages, self.n_states[0])
 
     def best(self, log_messages: Doubles) -> BestPropagation:
         """Maximize over counts from both sides; see `Propagator`."""

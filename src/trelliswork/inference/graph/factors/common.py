@@ -30,16 +30,16 @@ def log_sum(values: Doubles) -> Doubles:
     return safe_log(np.exp(values - safe[..., None]).sum(axis=-1)) + safe
 
 
-def propagation(log_messages: Doubles, out: Doubles, first: int, shift: Doubles) -> Propagation:
+def propagation(log_messages: Doubles, out: Doubles, first: int) -> Propagation:
     """Return value and beliefs from messages to the variables that have the same scale as the value.
 
-    ``first`` is the number of states of the first variable; ``shift`` is added to the value.
+    ``first`` is the number of states of the first variable.
     """
     scores = log_messages + out
     value = log_sum(scores[:, :first])
     possible = value > -np.inf
     beliefs = np.where(possible[:, None], scores - np.where(possible, value, 0)[:, None], -np.inf)
-    return Propagation(value + shift, beliefs, out)
+    return Propagation(value, beliefs, out)
 
 
 class StructuredFactor:

@@ -5,12 +5,12 @@ from typing import Any
 import numpy as np
 
 from trelliswork.compute.checks import check_scores
+from trelliswork.compute.limits import check_cost
 from trelliswork.errors import ShapeError, ValueRangeError
 from trelliswork.inference.graph.factors.common import StructuredFactor, integers, log_sum, propagation, safe_log
 from trelliswork.inference.graph.potentials import BestPropagation, Doubles, Integers, Propagation
 
 SAFE_RANGE = 600.0  # of logarithms: exp(-600) is a normal number
-BLOCK = 1 << 22  # entries of the dense table that max-product computes at a time
 
 
 class LowRankFactor(StructuredFactor):
@@ -30,8 +30,8 @@ class LowRankFactor(StructuredFactor):
     -----
     A propagation takes time and memory O((S_i + S_j) R) per graph, where a table takes O(S_i S_j): in a chain or tree
     of such factors belief propagation is exact, and each message costs O(S R). Max-product is not cheaper than with the
-    table, since a maximum does not distribute over the sum over r: ``best`` takes O(S_i S_j R), in blocks of rows. The
-    parameters are plain arrays; ``expected_uses`` is the gradient of log Z by their logarithms.
+    table, since a maximum does not distribute over the sum over r: ``best`` takes time O(S_i S_j R) and memory
+    O(S_i S_j). Logarithms may be torch tensors: log Z is differentiable in them.
 
     Examples
     --------
@@ -44,6 +44,13 @@ class LowRankFactor(StructuredFactor):
         self.variables = integers("variables", variables, 2)
         if len(self.variables) != 2:
             raise ShapeError(f"a low-rank factor has two variables, got {len(self.variables)}.")
+        self.parameters = tuple(given for given in (left, right) if getattr(given, "requires_grad", False))
+        if self.parameters and not log:
+            raise ValueRangeError(
+                "tensors with a gradient must be logarithms: pass left.log(), right.log() and log=True."
+            )
+        self._given = left, right
+        left, right = (given.detach() if hasattr(given, "detach") else given for given in (left, right))
         self.log_left, self.log_right = _logarithms("left", left, log), _logarithms("right", right, log)
         if self.log_left.shape[2] != self.log_right.shape[2]:
             raise ShapeError(
@@ -59,44 +66,34 @@ class LowRankFactor(StructuredFactor):
 
     def propagate(self, log_messages: Doubles) -> Propagation:
         """Propagate messages through the rank; see `Propagator`."""
-        out, _, _ = self._messages(log_messages)
-        return propagation(log_messages, out, int(self.n_states[0]), np.zeros(1))
-
-    def expected_uses(self, log_messages: Doubles) -> tuple[Doubles, Doubles]:
-        """Return p(x, r) (B, S_i, R) and p(y, r) (B, S_j, R) given messages (B, S_i + S_j).
-
-        They are the gradients of log Z by ``log_left`` and ``log_right`` if the messages are those of a converged,
-        exact run.
-        """
-        out, from_left, from_right = self._messages(log_messages)
-        value = propagation(log_messages, out, int(self.n_states[0]), np.zeros(1)).log_value
-        shift = np.where(value > -np.inf, value, 0)[:, None, None]
         first, second = self._split(log_messages)
-        return (
-            np.exp(first[:, :, None] + self.log_left + from_right[:, None] - shift),
-            np.exp(second[:, :, None] + self.log_right + from_left[:, None] - shift),
-        )
+        out = np.concatenate([self._left.up(self._right.down(second)), self._right.up(self._left.down(first))], axis=1)
+        return propagation(log_messages, out, int(self.n_states[0]))
+
+    def log_value(self, log_messages: Any) -> Any:
+        """Return the value of ``propagate`` (B,) as a function of tensors."""
+        import torch
+
+        from trelliswork.inference.tensors import log_sum
+
+        left, right = (torch.as_tensor(given, dtype=torch.float64) for given in self._given)
+        first, second = log_messages[:, : self.n_states[0], None], log_messages[:, self.n_states[0] :, None]
+        return log_sum(log_sum(left + first, (-2,)) + log_sum(right + second, (-2,)), (-1,))
 
     def best(self, log_messages: Doubles) -> BestPropagation:
         """Maximize over rows and columns of the table; see `Propagator`."""
         first, second = self._split(log_messages)
-        B, (Si, Sj) = len(first), self.n_states
-        to_first, to_second = np.empty((B, Si)), np.full((B, Sj), -np.inf)
-        partner = np.empty((B, Si), np.int64)
-        step = max(1, BLOCK // int(Sj))
-        for b in range(B):
-            left, right = self.log_left[min(b, len(self.log_left) - 1)], self.log_right[min(b, len(self.log_right) - 1)]
-            for start in range(0, int(Si), step):
-                rows = slice(start, start + step)
-                table = _log_product(left[rows], right)
-                scores = table + second[b]
-                partner[b, rows] = scores.argmax(axis=1)
-                to_first[b, rows] = scores.max(axis=1)
-                to_second[b] = np.maximum(to_second[b], (table + first[b, rows, None]).max(axis=0))
+        check_cost("max-product with a low-rank factor", n_bytes=32.0 * len(first) * self.n_states.prod(dtype=float))
+        table = np.full((1, 1, 1), -np.inf)
+        for r in range(self.log_left.shape[2]):  # one rank at a time, to avoid underflow
+            table = np.logaddexp(table, self.log_left[:, :, None, r] + self.log_right[:, None, :, r])
+        scores = table + second[:, None]
+        partner, to_first = scores.argmax(axis=2), scores.max(axis=2)
         total = first + to_first
         value, at = total.max(axis=1), total.argmax(axis=1)
-        assignment = np.stack([at, partner[np.arange(B), at]], axis=1)
+        assignment = np.stack([at, partner[np.arange(len(at)), at]], axis=1)
         assignment[np.isneginf(value)] = -1
+        to_second = (table + first[:, :, None]).max(axis=1)
         return BestPropagation(value, np.concatenate([to_first, to_second], axis=1), assignment)
 
     def score(self, assignment: Integers) -> Doubles:
@@ -108,12 +105,6 @@ class LowRankFactor(StructuredFactor):
 
     def _split(self, log_messages: Doubles) -> tuple[Doubles, Doubles]:
         return log_messages[:, : self.n_states[0]], log_messages[:, self.n_states[0] :]
-
-    def _messages(self, log_messages: Doubles) -> tuple[Doubles, Doubles, Doubles]:
-        """Return messages to both variables (B, S_i + S_j), and from each variable to the rank (B, R)."""
-        first, second = self._split(log_messages)
-        from_left, from_right = self._left.down(first), self._right.down(second)
-        return np.concatenate([self._left.up(from_right), self._right.up(from_left)], axis=1), from_left, from_right
 
 
 class _Projection:
@@ -163,14 +154,6 @@ def _logarithms(name: str, values: Any, log: bool) -> Doubles:
     if not (np.isfinite(array) & (array >= 0)).all():
         raise ValueRangeError(f"{name} must be finite and nonnegative; pass logarithms with log=True.")
     return safe_log(array)
-
-
-def _log_product(left: Doubles, right: Doubles) -> Doubles:
-    """Return log sum_r exp(left[x, r] + right[y, r]) (S_i, S_j), adding one rank at a time to avoid underflow."""
-    total = np.full((len(left), len(right)), -np.inf)
-    for r in range(left.shape[1]):
-        np.logaddexp(total, left[:, r, None] + right[:, r], out=total)
-    return total
 
 
 def _finite_max(values: Doubles) -> Doubles:

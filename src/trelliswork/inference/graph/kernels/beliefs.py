@@ -10,10 +10,10 @@ from trelliswork.inference.graph.kernels.records import Layout, Messages, TableD
 
 @helper
 def _score(layout, v, state, messages):
-    """Unary score of a state of variable v plus all messages to it."""
+    """Unary score of a state of variable v plus all weighted messages to it."""
     acc = messages.log_unary[layout.state_at[v] + state]
     for e in range(layout.var_start[v], layout.var_start[v + 1]):
-        acc += messages.log_r[layout.edge_at[e] + state]
+        acc += messages.weights[e] * messages.log_r[layout.edge_at[e] + state]
     return acc
 
 
@@ -21,8 +21,8 @@ def _score(layout, v, state, messages):
 def bethe(start, stop, layout: Layout, data: TableData, messages: Messages, log_beliefs, log_z):
     """Fill log_q, normalized log-beliefs (B, N) of the variables and the Bethe value (B,) without structured factors.
 
-    log Z = sum_v (1 - degree_v) log Z_v + sum_f log Z_f, which does not depend on the scale of any message and has no
-    first-order error in them near a fixed point.
+    log Z = sum_v (1 - sum of weights at v) log Z_v + sum_f weight_f log Z_f, which does not depend on the scale of any
+    message and has no first-order error in them near a fixed point.
     """
     for b in range(start, stop):
         tables, own = tables_of(data, b), messages_of(messages, b)
@@ -39,7 +39,7 @@ def bethe(start, stop, layout: Layout, data: TableData, messages: Messages, log_
             if z == -np.inf:
                 value = -np.inf
             elif value > -np.inf:
-                value += (1 - (layout.var_start[v + 1] - layout.var_start[v])) * z
+                value += (1.0 - own.weights[layout.var_start[v] : layout.var_start[v + 1]].sum()) * z
                 for i in range(n):
                     beliefs[at + i] -= z
         for f in range(layout.n_tables):
@@ -49,7 +49,8 @@ def bethe(start, stop, layout: Layout, data: TableData, messages: Messages, log_
                 factor_messages(layout, f, arity - 1, tables, own, False)
                 e = layout.fac_edge[slot]
                 at, n = layout.edge_at[e], layout.n_states[layout.edge_variable[e]]
-                value += tables.shifts[f] + log_dot(own.log_q[at : at + n], out[(4 - arity) * widest :], n)
+                log_sum = tables.shifts[f] + log_dot(own.log_q[at : at + n], out[(4 - arity) * widest :], n)
+                value += own.weights[e] * log_sum
         log_z[b] = value
 
 

@@ -147,47 +147,25 @@ def marginals(start, stop, plan: Plan, tables, log_unary, scratch: Scratch, log_
                     _add(here, sizes, entries[b], plan.place[e], strides, digits, True)
 
 
-@helper
-def _row(i, plan, states):
-    """Row of clique i for the states of its neighbors; fixed variables are not neighbors."""
-    row = 0
-    for a in range(plan.axis_ptr[i], plan.axis_ptr[i + 1] - 1):
-        row = row * plan.sizes[a] + states[plan.variables[a]]
-    return row
-
-
 @kernel
-def best(start, stop, plan: Plan, tables, log_unary, scratch: Scratch, value, assignment):
-    """Fill value (B,) and assignment (B, V): the best states, -1 where nothing is possible."""
-    table = scratch.table
+def decode(start, stop, plan: Plan, tables, log_unary, scratch: Scratch, uniform, value, states):
+    """Fill states (n, B, V), -1 where nothing is possible, and value (B,).
+
+    These are draws by uniform numbers (n, B, V) and log Z or, if there are no numbers, the best states and their score.
+    """
+    table, best = scratch.table, len(uniform) == 0
     for b in range(start, stop):
-        value[b] = _up(b, plan, tables, log_unary, True, scratch)
+        value[b] = _up(b, plan, tables, log_unary, best, scratch)
         if value[b] == -np.inf:
-            assignment[b] = -1
+            states[:, b] = -1
             continue
-        for i in range(plan.variable.size - 1, -1, -1):
-            n = plan.sizes[plan.axis_ptr[i + 1] - 1]
-            at = plan.table_ptr[i] + _row(i, plan, assignment[b]) * n
-            top = 0
-            for j in range(1, n):
-                if table[at + j] > table[at + top]:
-                    top = j
-            assignment[b, plan.variable[i]] = plan.lowest[plan.variable[i]] + top
-
-
-@kernel
-def samples(start, stop, plan: Plan, tables, log_unary, scratch: Scratch, uniform, log_z, draws):
-    """Fill log_z (B,) and draws (n, B, V) from uniform numbers (n, B, V); -1 where nothing is possible."""
-    table = scratch.table
-    for b in range(start, stop):
-        log_z[b] = _up(b, plan, tables, log_unary, False, scratch)
-        if log_z[b] == -np.inf:
-            draws[:, b] = -1
-            continue
-        for d in range(draws.shape[0]):
-            states = draws[d, b]
+        for d in range(len(states)):
+            here = states[d, b]
             for i in range(plan.variable.size - 1, -1, -1):
-                v = plan.variable[i]
-                n = plan.sizes[plan.axis_ptr[i + 1] - 1]
-                at = plan.table_ptr[i] + _row(i, plan, states) * n
-                states[v] = plan.lowest[v] + choose(table[at : at + n], n, uniform[d, b, v])
+                v, n = plan.variable[i], plan.sizes[plan.axis_ptr[i + 1] - 1]
+                row = 0  # of the states of its neighbors, among which there are no fixed variables
+                for a in range(plan.axis_ptr[i], plan.axis_ptr[i + 1] - 1):
+                    row = row * plan.sizes[a] + here[plan.variables[a]]
+                at = plan.table_ptr[i] + row * n
+                chosen = table[at : at + n].argmax() if best else choose(table[at : at + n], n, uniform[d, b, v])
+                here[v] = plan.lowest[v] + chosen

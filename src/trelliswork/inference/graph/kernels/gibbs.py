@@ -1,4 +1,4 @@
-"""Gibbs sampling, and a local search for a possible assignment.
+"""Gibbs sampling.
 
 Random numbers come from a counter (splitmix64) for each graph, so that they do not depend on the number of threads.
 """
@@ -36,14 +36,6 @@ class Averages(NamedTuple):
     marginals: Doubles  # (B, N) averages of the conditional probabilities
     entries: Doubles  # (B, sum of n_entries) relative frequencies of the states of each factor
     draws: Integers  # (n_kept, B, V)
-
-
-class Conflicts(NamedTuple):
-    """Scratch of `search`: factors per state (S,), violated factors (F,) and their places in that list (F,)."""
-
-    count: Integers
-    waiting: Integers
-    position: Integers
 
 
 @helper
@@ -147,89 +139,3 @@ def sample(
                     for f in range(flat.base.size):
                         entries[b, at + _place(b, f, flat, here) - flat.base[f] - b * flat.step[f]] += 1.0 / n_kept
                         at += flat.n_entries[f]
-
-
-@helper
-def _violated(b, v, variables, flat, near, states, count):
-    """count[x] = factors of v that forbid its state x; more than the number of factors where its unary score does."""
-    n = variables.n_states[v]
-    for x in range(n):
-        possible = variables.log_unary[b, variables.offsets[v] + x] > -np.inf
-        count[x] = 0 if possible else near.factors.size + 1
-    for e in range(near.ptr[v], near.ptr[v + 1]):
-        f = near.factors[e]
-        move = flat.strides[flat.ptr[f] + near.axes[e]]
-        at = _place(b, f, flat, states) - move * states[v]
-        for x in range(n):
-            if flat.tables[at + x * move] == -np.inf:
-                count[x] += 1
-
-
-@kernel
-def search(
-    graphs, variables: Variables, flat: Flat, near: Neighbors, max_steps, counters, states, conflicts: Conflicts,
-    possible,
-):  # fmt: skip
-    """Search assignments states (n, V) of ``graphs`` (n,) that no factor forbids: min-conflicts with noise.
-
-    Starts at the best unary scores. ``possible`` (n,) reports success.
-    """
-    n_states, offsets, log_unary = variables
-    count, waiting, position = conflicts
-    most = near.factors.size
-    for g in range(graphs.size):
-        b, here, counter = graphs[g], states[g], counters[g : g + 1]
-        possible[g] = True
-        for v in range(n_states.size):
-            top = 0
-            for x in range(1, n_states[v]):
-                if log_unary[b, offsets[v] + x] > log_unary[b, offsets[v] + top]:
-                    top = x
-            here[v] = top
-            possible[g] = possible[g] and log_unary[b, offsets[v] + top] > -np.inf
-        if not possible[g]:
-            continue
-        n_waiting = 0
-        for f in range(flat.base.size):
-            position[f] = -1
-            if flat.tables[_place(b, f, flat, here)] == -np.inf:
-                position[f], waiting[n_waiting] = n_waiting, f
-                n_waiting += 1
-        for _ in range(max_steps):
-            if n_waiting == 0:
-                break
-            f = waiting[int(uniform(counter) * n_waiting)]
-            first, k = flat.ptr[f], flat.ptr[f + 1] - flat.ptr[f]
-            noisy = uniform(counter) < 0.1
-            only = flat.variables[first + int(uniform(counter) * k)]
-            chosen, state, least, ties = -1, -1, most + 1, 0
-            for a in range(k):
-                v = flat.variables[first + a]
-                if noisy and v != only:
-                    continue
-                _violated(b, v, variables, flat, near, here, count)
-                for x in range(n_states[v]):
-                    if x == here[v] or count[x] > most:
-                        continue
-                    value = 0 if noisy else count[x]
-                    if value < least:
-                        chosen, state, least, ties = v, x, value, 1
-                    elif value == least:
-                        ties += 1
-                        if uniform(counter) * ties < 1:
-                            chosen, state = v, x
-            if chosen < 0:
-                continue
-            here[chosen] = state
-            for e in range(near.ptr[chosen], near.ptr[chosen + 1]):
-                f = near.factors[e]
-                violated = flat.tables[_place(b, f, flat, here)] == -np.inf
-                if violated and position[f] < 0:
-                    position[f], waiting[n_waiting] = n_waiting, f
-                    n_waiting += 1
-                elif not violated and position[f] >= 0:
-                    n_waiting -= 1
-                    moved = waiting[n_waiting]
-                    waiting[position[f]], position[moved] = moved, position[f]
-                    position[f] = -1
-        possible[g] = n_waiting == 0

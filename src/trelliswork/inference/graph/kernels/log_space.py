@@ -1,7 +1,10 @@
-"""Messages in log space: any schedule, any range of scores, sums or maxima.
+r"""Messages in log space: any schedule, any range of scores, sums or maxima.
 
 A message is a vector of logarithms with largest entry 0. Sum-product messages are still computed from exponentials,
-which is cheap; entries so small that terms may have underflowed are recomputed one by one in log space.
+which is cheap; a factor with an entry so small that terms may have underflowed is recomputed in logarithms.
+
+The messages r to a variable count with the ``weight`` of their edge, 1 in belief propagation: the message to factor f
+is :math:`q_f = u + \sum_g \rho_g r_g - r_f`.
 """
 
 import math
@@ -10,8 +13,15 @@ from typing import NamedTuple
 import numpy as np
 
 from trelliswork.compute.jit import helper, kernel
+from trelliswork.compute.kernels.logspace import log_add
 from trelliswork.compute.kernels.rows import exp_row
-from trelliswork.inference.graph.kernels.messages import many_rows, table_shape, weighted_rows, whole_vectors
+from trelliswork.inference.graph.kernels.messages import (
+    many_rows,
+    table_shape,
+    weighted_rows,
+    whole_vectors,
+    width_of,
+)
 from trelliswork.inference.graph.kernels.records import Integers, Layout, Messages, TableData
 
 TINY = 1e-200  # terms lost to underflow are below 1e-100 of a larger sum
@@ -44,115 +54,28 @@ def tables_of(data, b):
 @helper
 def messages_of(messages, b):
     """Messages of graph b."""
-    return Messages(messages.log_unary[b], messages.log_r[b], messages.log_q[b], messages.rows[b])
+    weights = messages.weights[b if len(messages.weights) > 1 else 0]
+    return Messages(messages.log_unary[b], messages.log_r[b], messages.log_q[b], messages.rows[b], weights)
+
+
+@helper(forceinline=True)
+def join(a, b, maximize):
+    """Sum or maximum of two numbers given by their logarithms."""
+    return max(a, b) if maximize else log_add(a, b)
 
 
 @helper
-def _spread_messages(layout, f, log_q, w, widest, arity):
-    """Copy the log-messages of the variables of f to the four rows of ``w``, zeros for missing axes."""
-    slot = layout.fac_start[f]
-    for k in range(4):
-        to = k * widest
-        if k < 4 - arity:
-            w[to] = 0.0
-            continue
-        e = layout.fac_edge[slot + k - (4 - arity)]
-        at = layout.edge_at[e]
-        for i in range(layout.n_states[layout.edge_variable[e]]):
-            w[to + i] = log_q[at + i]
-
-
-@helper
-def _exact_entry(layout, f, tables, w, widest, axis, state):
-    """Log of the sum of table less its shift times the other messages (rows of ``w``), with ``state`` on one axis."""
-    _, n0, n1, n2, n3 = table_shape(layout, f)
-    own = w[axis * widest + state]
-    w[axis * widest + state] = 0.0
-    first = (state if axis == 0 else 0, state if axis == 1 else 0, state if axis == 2 else 0, state if axis == 3 else 0)
-    n = (n0, n1, n2, n3)
-    last = (
-        state + 1 if axis == 0 else n[0],
-        state + 1 if axis == 1 else n[1],
-        state + 1 if axis == 2 else n[2],
-        state + 1 if axis == 3 else n[3],
-    )
-    top, acc = -np.inf, 0.0
-    for h in range(first[0], last[0]):
-        for i in range(first[1], last[1]):
-            for j in range(first[2], last[2]):
-                row = tables.log_at[f] + ((h * n1 + i) * n2 + j) * n3
-                scale = w[h] + w[widest + i] + w[2 * widest + j]
-                for k in range(first[3], last[3]):
-                    x = tables.log_weights[row + k] + scale + w[3 * widest + k]
-                    if x > top:
-                        acc = acc * math.exp(top - x) + 1.0
-                        top = x
-                    elif x > -np.inf:
-                        acc += math.exp(x - top)
-    w[axis * widest + state] = own
-    return top + math.log(acc) - tables.shifts[f] if top > -np.inf else -np.inf
-
-
-@helper
-def _sum_messages(layout, f, skip, log_q, tables, w, out, scratch):
-    """Rows of ``out``: the sum-product messages of f, except that to slot ``skip``."""
+def _plain_messages(layout, f, tables, messages, maximize):
+    """Rows of ``messages.rows[1]``: all messages of f by sums (times exp of its shift) or maxima of logarithms."""
+    w, out, log_q = messages.rows[0], messages.rows[1], messages.log_q
     widest = len(out) // 4
     arity, n0, n1, n2, n3 = table_shape(layout, f)
-    slot = layout.fac_start[f]
-    s0 = s1 = s2 = s3 = 0.0
     for k in range(4):
-        to = k * widest
-        if k < 4 - arity:
-            scratch[to] = 1.0
-            continue
-        if arity == 2 and skip >= 0 and k - 2 != skip:
-            continue
-        e = layout.fac_edge[slot + k - (4 - arity)]
-        v = layout.edge_variable[e]
-        n = layout.n_states[v]
-        shift = exp_row(log_q, layout.edge_at[e], n, scratch, to, whole_vectors(n))
-        shift = shift if shift > -np.inf else 0.0
-        if k == 0:
-            s0 = shift
-        elif k == 1:
-            s1 = shift
-        elif k == 2:
-            s2 = shift
-        else:
-            s3 = shift
-    width2 = layout.widths[layout.edge_variable[layout.fac_edge[slot + arity - 2]]]
-    width3 = layout.widths[layout.edge_variable[layout.fac_edge[slot + arity - 1]]]
-    table = tables.weight_at[f]
-    if arity == 2:
-        if skip != 1:
-            weighted_rows(tables.weights, table, n2, width3, scratch, 2 * widest, out, 3 * widest)
-        if skip != 0:
-            weighted_rows(tables.weights, table + n2 * width3, n3, width2, scratch, 3 * widest, out, 2 * widest)
-    else:
-        many_rows(tables.weights, table, n0, n1, n2, whole_vectors(n3), scratch, out, widest)
-    shifts = (s1 + s2 + s3, s0 + s2 + s3, s0 + s1 + s3, s0 + s1 + s2)
-    n = (n0, n1, n2, n3)
-    copied = False
+        w[k * widest] = 0.0  # of missing axes
     for k in range(4 - arity, 4):
-        if k - (4 - arity) == skip:
-            continue
-        for i in range(n[k]):
-            x = out[k * widest + i]
-            if x >= TINY:
-                out[k * widest + i] = math.log(x) + shifts[k]
-            else:
-                if not copied:
-                    _spread_messages(layout, f, log_q, w, widest, arity)
-                    copied = True
-                out[k * widest + i] = _exact_entry(layout, f, tables, w, widest, k, i)
-
-
-@helper
-def _max_messages(layout, f, log_q, tables, w, out):
-    """Rows of ``out``: the max-product messages of f."""
-    widest = len(out) // 4
-    arity, n0, n1, n2, n3 = table_shape(layout, f)
-    _spread_messages(layout, f, log_q, w, widest, arity)
+        e = layout.fac_edge[layout.fac_start[f] + k - (4 - arity)]
+        for i in range(layout.n_states[layout.edge_variable[e]]):
+            w[k * widest + i] = log_q[layout.edge_at[e] + i]
     for i in range(len(out)):
         out[i] = -np.inf
     row = tables.log_at[f]
@@ -160,49 +83,65 @@ def _max_messages(layout, f, log_q, tables, w, out):
         for i in range(n1):
             for j in range(n2):
                 x, y, z = w[h], w[widest + i], w[2 * widest + j]
-                top = -np.inf
-                scale = x + y + z
+                top, scale = -np.inf, x + y + z
                 for k in range(n3):
                     entry = tables.log_weights[row + k]
-                    top = max(top, entry + w[3 * widest + k])
-                    out[3 * widest + k] = max(out[3 * widest + k], entry + scale)
-                out[2 * widest + j] = max(out[2 * widest + j], top + x + y)
-                out[widest + i] = max(out[widest + i], top + x + z)
-                out[h] = max(out[h], top + y + z)
+                    top = join(top, entry + w[3 * widest + k], maximize)
+                    out[3 * widest + k] = join(out[3 * widest + k], entry + scale, maximize)
+                out[2 * widest + j] = join(out[2 * widest + j], top + x + y, maximize)
+                if arity > 2:
+                    out[widest + i] = join(out[widest + i], top + x + z, maximize)
+                    out[h] = join(out[h], top + y + z, maximize)
                 row += n3
 
 
-@helper(forceinline=True)
-def _max_messages_of_two(layout, f, log_q, tables, out):
-    """Rows of ``out``: the max-product messages of a factor over two variables."""
+@helper
+def _sum_messages(layout, f, skip, tables, messages):
+    """Rows of ``messages.rows[1]``: the sum-product messages of f, except that to slot ``skip``."""
+    shifts, out, scratch = messages.rows  # the shift of a message is the first number of its row
     widest = len(out) // 4
-    slot = layout.fac_start[f]
-    e0, e1 = layout.fac_edge[slot], layout.fac_edge[slot + 1]
-    n2, n3 = layout.n_states[layout.edge_variable[e0]], layout.n_states[layout.edge_variable[e1]]
-    at0, at1, row = layout.edge_at[e0], layout.edge_at[e1], tables.log_at[f]
-    to2, to3 = 2 * widest, 3 * widest
-    for j in range(n3):
-        out[to3 + j] = -np.inf
-    for i in range(n2):
-        y, top = log_q[at0 + i], -np.inf
-        for j in range(n3):
-            entry = tables.log_weights[row + j]
-            top = max(top, entry + log_q[at1 + j])
-            out[to3 + j] = max(out[to3 + j], entry + y)
-        out[to2 + i] = top
-        row += n3
+    arity, n0, n1, n2, n3 = table_shape(layout, f)
+    slot = layout.fac_start[f] - (4 - arity)
+    total = 0.0
+    for k in range(4):
+        shifts[k * widest] = 0.0
+        if k < 4 - arity:
+            scratch[k * widest] = 1.0
+        elif not (arity == 2 and skip >= 0 and k - 2 != skip):
+            e = layout.fac_edge[slot + k]
+            n = layout.n_states[layout.edge_variable[e]]
+            shift = exp_row(messages.log_q, layout.edge_at[e], n, scratch, k * widest, whole_vectors(n))
+            if shift > -np.inf:
+                shifts[k * widest] = shift
+                total += shift
+    table = tables.weight_at[f]
+    if arity == 2:
+        width2, width3 = width_of(n2), width_of(n3)
+        if skip != 1:
+            weighted_rows(tables.weights, table, n2, width3, scratch, 2 * widest, out, 3 * widest)
+        if skip != 0:
+            weighted_rows(tables.weights, table + n2 * width3, n3, width2, scratch, 3 * widest, out, 2 * widest)
+    else:
+        many_rows(tables.weights, table, n0, n1, n2, whole_vectors(n3), scratch, out, widest)
+    n = (n0, n1, n2, n3)
+    for k in range(4 - arity, 4):
+        for i in range(n[k] if k - (4 - arity) != skip else 0):
+            x = out[k * widest + i]
+            if x < TINY:
+                _plain_messages(layout, f, tables, messages, False)
+                for at in range(len(out)):
+                    out[at] -= tables.shifts[f]
+                return
+            out[k * widest + i] = math.log(x) + (total - shifts[k * widest])
 
 
 @helper(forceinline=True)
 def factor_messages(layout, f, skip, tables, messages, maximize):
     """``messages.rows[1]``: new messages of table factor f, in four rows, except that to slot ``skip``."""
-    w, out, scratch = messages.rows[0], messages.rows[1], messages.rows[2]
-    if maximize and layout.fac_start[f + 1] - layout.fac_start[f] == 2:
-        _max_messages_of_two(layout, f, messages.log_q, tables, out)
-    elif maximize:
-        _max_messages(layout, f, messages.log_q, tables, w, out)
+    if maximize:
+        _plain_messages(layout, f, tables, messages, True)
     else:
-        _sum_messages(layout, f, skip, messages.log_q, tables, w, out, scratch)
+        _sum_messages(layout, f, skip, tables, messages)
 
 
 @helper
@@ -234,20 +173,22 @@ def commit(out, out_at, n, log_r, at, damping, floor):
 
 @helper
 def gather(layout, v, messages):
-    """``log_q`` of variable v: unary scores and all messages but the edge's own, summed from both sides."""
-    log_unary, log_r, log_q = messages.log_unary, messages.log_r, messages.log_q
+    """``log_q`` of variable v: unary scores and weighted messages less the edge's own, summed from both sides."""
+    log_unary, log_r, log_q, weights = messages.log_unary, messages.log_r, messages.log_q, messages.weights
     first, last = layout.var_start[v], layout.var_start[v + 1]
     for i in range(layout.n_states[v]):
         acc = log_unary[layout.state_at[v] + i]
         for e in range(first, last):
             at = layout.edge_at[e] + i
             log_q[at] = acc
-            acc += log_r[at]
+            acc += weights[e] * log_r[at]
         acc = 0.0
         for e in range(last - 1, first - 1, -1):
             at = layout.edge_at[e] + i
             log_q[at] += acc
-            acc += log_r[at]
+            if weights[e] < 1.0:  # a message of -inf forbids the state
+                log_q[at] += (weights[e] - 1.0) * log_r[at] if log_r[at] > -np.inf else -np.inf
+            acc += weights[e] * log_r[at]
 
 
 @helper(forceinline=True)

@@ -113,3 +113,4 @@ class Messages(NamedTuple):
     log_r: Doubles  # (B, M) to variables
     log_q: Doubles  # (B, M) to factors
     rows: Doubles  # (B, 3, 4 * widest) scratch
+    weights: Doubles  # (1 or B, E) with which the messages of an edge count
