@@ -51,14 +51,13 @@ def test_the_bound_equals_its_definition_even_before_convergence():
     case = random_case(rng, [3, 2, 2], B=1, T=4)
     case = case._replace(lengths=np.array([4]))
     p = case.potentials()
-    group = p.group(np.array([0]))
     for n in (1, 2, 30):
-        solution = engines.engine("structured_mean_field")(p.tables, group, engines.Options(0.0, n))
+        solution = engines.engine("structured_mean_field")(p, engines.Options(0.0, n))
         edges = []
-        for unary, matrix, S in zip(solution.log_unary, case.log_pairwise, (3, 2, 2), strict=True):
-            _, found = chain.expectations(chain.chain_potentials(unary[:, :, :S], matrix), edges=True)
+        for unary, matrix in zip(solution.log_unary, case.log_pairwise, strict=True):
+            _, found = chain.expectations(chain.chain_potentials(unary, matrix), edges=True)
             edges.append(found.edges[0])
-        q = [m[0, :, :S] for m, S in zip(solution.marginals, (3, 2, 2), strict=True)]
+        q = [m[0] for m in solution.marginals]
         assert_allclose(solution.value[0], bound_of(case, 0, q, edges), rtol=1e-10)
 
 
@@ -179,13 +178,13 @@ def test_mean_field_resumes_from_marginals():
     """A run that starts from the marginals of another converges after one sweep."""
     case = random_case(np.random.default_rng(13), [3, 4])
     p = case.potentials()
-    group, options = p.group(np.arange(4)), engines.Options(1e-9, 500)
-    first = mean_field.solve(p.tables, group, options)
-    again = mean_field.solve(p.tables, group, options, start=first.marginals)
+    options = engines.Options(1e-9, 500)
+    first = mean_field.solve(p, options)
+    again = mean_field.solve(p, options, start=first.marginals)
     assert (again.n_iter == 1).all()
     assert_allclose(again.value, first.value, rtol=1e-12)
     elsewhere = [np.where(m > 0, 1 / 3, 0) for m in first.marginals]
-    assert_allclose(mean_field.solve(p.tables, group, options, start=elsewhere).value, first.value, rtol=1e-6)
+    assert_allclose(mean_field.solve(p, options, start=elsewhere).value, first.value, rtol=1e-6)
 
 
 def reference_bp(case: Case, b: int, n_sweeps: int):

@@ -121,6 +121,17 @@ def test_predictions_are_the_most_probable_labeling(tagger, monkeypatch):
     assert sum(same) / len(same) > 0.95
 
 
+def test_the_most_probable_labelings_come_with_their_probabilities(tagger):
+    words = [sentence[:6] for sentence in UNSEEN[:3]]
+    for ranked, best in zip(tagger.predict_topk(words, 3), tagger.predict(words), strict=True):
+        assert ranked[0][0] == best
+        p = [probability for _, probability in ranked]
+        assert p == sorted(p, reverse=True)
+        assert 0 < sum(p) <= 1 + 1e-6
+    (ranked,) = tagger.predict_topk(words[:1], 2, known={"pos": [["NN"] + [None] * 5]})
+    assert {labels[0][0] for labels, _ in ranked} == {"NN"}
+
+
 def test_the_posterior_is_a_factor_graph(tagger):
     """An independent implementation agrees: exact log Z and marginals, and the Bethe value of loopy BP."""
     sentence = UNSEEN[0][:5]

@@ -4,12 +4,14 @@ r"""Factorial chains: several layers of labels over the same tokens, each a chai
           + \sum_{d<e} \sum_t v^{de}(y^d_t, y^e_t)\Big)
 
 ``factorial_potentials`` checks the input once. ``infer`` runs an engine by its name: ``"exact"`` (the product chain),
-``"structured_mean_field"`` (a lower bound) or ``"bp"`` (an estimate); ``decode`` returns a good labeling of all layers.
+``"structured_mean_field"`` (a lower bound) or ``"bp"`` (an estimate); ``decode`` returns a good labeling of all layers,
+``topk`` the k best ones.
 There is no autograd function: the gradients of the values are the expectations that ``infer`` returns.
 """
 
 from trelliswork.inference.factorial.engines import ENGINES, Beliefs, decode, infer, layer_chains, score
 from trelliswork.inference.factorial.potentials import FactorialPotentials, factorial_potentials
+from trelliswork.inference.factorial.product import topk
 
 __all__ = [
     "ENGINES",
@@ -20,4 +22,5 @@ __all__ = [
     "infer",
     "layer_chains",
     "score",
+    "topk",
 ]

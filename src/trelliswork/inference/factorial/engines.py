@@ -11,9 +11,10 @@ from trelliswork.compute import threads
 from trelliswork.compute.checks import check_possible, check_shape
 from trelliswork.compute.padding import mask
 from trelliswork.errors import ValueRangeError
-from trelliswork.inference.chain import Potentials, chain_potentials
+from trelliswork.inference.chain import Potentials, viterbi
+from trelliswork.inference.chain import score as chain_score
 from trelliswork.inference.factorial import bp, mean_field, product
-from trelliswork.inference.factorial.potentials import FactorialPotentials, Floats, Group, Integers, Pair, Tables
+from trelliswork.inference.factorial.potentials import FactorialPotentials, Floats, Integers, Pair
 from trelliswork.inference.factorial.sweeps import Options, Solution, Sums
 
 Solve = Callable[..., Solution]
@@ -69,15 +70,14 @@ def infer(
 
     def work(which: Integers) -> Sums | None:
         sums = Sums.zeros(p.tables) if counts else None
-        solution = solve(p.tables, p.group(which), options, sums, np.ones(len(which), p.tables.dtype))
+        solution = solve(p.take(which), options, sums)
         value[which], n_iter[which], residual[which] = solution.value, solution.n_iter, solution.residual
         for out, part in zip(marginals, solution.marginals, strict=True):
-            T, S = part.shape[1], out.shape[2]
-            out[which, :T] = part[:, :, :S] * mask(p.lengths[which], T)[:, :, None]
+            out[which, : part.shape[1]] = part
         return sums
 
     total = Sums.zeros(p.tables)
-    for part in _over_groups(p, name, work):
+    for part in _over_groups(p, work):
         if part is not None:
             total.add(part)
     return Beliefs(
@@ -111,25 +111,14 @@ def layer_chains(
     scores = [np.zeros_like(unary) for unary in p.log_unary]
 
     def work(which: Integers) -> None:
-        for out, part in zip(scores, solve(p.tables, p.group(which), options).log_unary, strict=True):
-            out[which, : part.shape[1]] = part[:, :, : out.shape[2]]
+        for out, part in zip(scores, solve(p.take(which), options).log_unary, strict=True):
+            out[which, : part.shape[1]] = part
 
-    _over_groups(p, name, work)
-    return [
-        chain_potentials(unary, matrix, p.lengths, check_values=False)
-        for unary, matrix in zip(scores, p.tables.log_pairwise, strict=True)
-    ]
+    _over_groups(p, work)
+    return [p.tables.chain(d, unary, p.lengths) for d, unary in enumerate(scores)]
 
 
-def prepare(tables: Tables, name: str) -> None:
-    """Build shared tables before threads need them."""
-    if name == "exact":
-        product.product_of(tables)
-    elif name == "bp" and tables.dtype == np.float32:
-        bp.precise(tables)
-
-
-def _over_groups(p: FactorialPotentials, name: str, work: Callable[[Integers], Any]) -> list[Any]:
+def _over_groups(p: FactorialPotentials, work: Callable[[Integers], Any]) -> list[Any]:
     """Return the results of ``work`` for groups of sequences by decreasing length, run on several threads."""
     order = np.argsort(-p.lengths, kind="stable")
     starts = range(0, len(order), GROUP)
@@ -139,7 +128,6 @@ def _over_groups(p: FactorialPotentials, name: str, work: Callable[[Integers], A
         for k in range(start, stop):
             results[k] = work(order[starts[k] : starts[k] + GROUP])
 
-    prepare(p.tables, name)
     threads.run(run, [(k, k + 1) for k in range(len(starts))])
     return results
 
@@ -167,63 +155,45 @@ def decode(
         name = "exact"
 
     def work(which: Integers) -> None:
-        group = p.group(which)
-        if name == "exact":
-            best, scores[which] = product.product_of(p.tables).best(group)
-        else:
-            best, scores[which] = _climb(p.tables, group, solve(p.tables, group, chosen))
+        group = p.take(which)
+        best, scores[which] = product.best(group) if name == "exact" else _climb(group, solve(group, chosen))
         for out, part in zip(labels, best, strict=True):
             out[which, : part.shape[1]] = part
 
-    _over_groups(p, name, work)
+    _over_groups(p, work)
     check_possible(scores, "no labeling to decode")
     return labels, scores
 
 
-def _climb(tables: Tables, group: Group, solution: Solution) -> tuple[list[Integers], NDArray[np.float64]]:
+def _climb(p: FactorialPotentials, solution: Solution) -> tuple[list[Integers], NDArray[np.float64]]:
     """Start from the best path of each layer, then run coordinate ascent on the score of all layers."""
-    labels = [
-        layer.best(group.lengths, unary)[0] for layer, unary in zip(tables.layers, solution.log_unary, strict=True)
-    ]
-    scores = _score(tables, group, labels)
+    tables = p.tables
+    labels = [viterbi(tables.chain(d, unary, p.lengths))[0] for d, unary in enumerate(solution.log_unary)]
+    scores = score(p, labels)
     for _ in range(20 if tables.ties else 0):
         before = scores
-        for d, layer in enumerate(tables.layers):
-            unary = group.log_unary[d].copy()
-            S = layer.n_labels
-            for a, b in tables.ties:
-                if d in (a, b):
-                    other = np.maximum(labels[a + b - d], 0)
-                    table = tables.log_between[a, b]
-                    unary[:, :, :S] += table.T[other] if d == a else table[other]
-            labels[d] = layer.best(group.lengths, unary)[0]
-        scores = _score(tables, group, labels)
+        for d, own in enumerate(p.log_unary):
+            unary = own.copy()
+            for e in tables.tied_to(d):
+                table = tables.log_between[e, d] if e < d else tables.log_between[d, e].T
+                unary += table[np.maximum(labels[e], 0)]
+            labels[d] = viterbi(tables.chain(d, unary, p.lengths))[0]
+        scores = score(p, labels)
         if not (scores > before + 1e-6 * np.abs(before)).any():
             break
     return labels, scores
 
 
-def score(potentials: FactorialPotentials, labels: list[Integers]) -> NDArray[np.float64]:
+def score(p: FactorialPotentials, labels: list[Integers]) -> NDArray[np.float64]:
     """Return the sum (B,) of the potentials along labels (B, T) of each layer; labels in the padding are ignored."""
-    p = potentials
     B, T = p.log_unary[0].shape[:2]
+    inside, total, known = mask(p.lengths, T), np.zeros(B), []
     for d, (row, unary) in enumerate(zip(labels, p.log_unary, strict=True)):
         check_shape(f"labels[{d}]", row.shape, "B T", B=B, T=T)
-        inside = row[mask(p.lengths, T)]
-        if inside.min() < 0 or inside.max() >= unary.shape[2]:
+        if row[inside].min() < 0 or row[inside].max() >= unary.shape[2]:
             raise ValueRangeError(f"labels[{d}] must be between 0 and S-1={unary.shape[2] - 1}.")
-    return _score(p.tables, Group(list(p.log_unary), p.lengths), labels)
-
-
-def _score(tables: Tables, group: Group, labels: list[Integers]) -> NDArray[np.float64]:
-    B, T = labels[0].shape
-    inside = mask(group.lengths, T)
-    rows, columns = np.arange(B)[:, None], np.arange(T)
-    known = [np.where(inside, row, 0) for row in labels]
-    total = np.zeros((B, T))
-    for d, row in enumerate(known):
-        total += np.where(inside, group.log_unary[d][rows, columns, row], 0)
-        total[:, 1:] += np.where(inside[:, 1:], tables.log_pairwise[d][row[:, :-1], row[:, 1:]], 0)
-    for (d, e), table in tables.log_between.items():
-        total += np.where(inside, table[known[d], known[e]], 0)
-    return total.sum(axis=1)
+        known.append(np.where(inside, row, 0))
+        total += chain_score(p.tables.chain(d, unary, p.lengths), known[d])
+    for (d, e), table in p.tables.log_between.items():
+        total += np.where(inside, table[known[d], known[e]], 0).sum(axis=1)
+    return total

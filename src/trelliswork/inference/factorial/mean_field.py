@@ -17,57 +17,55 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trelliswork.errors import ValueRangeError
-from trelliswork.inference.factorial.kernels.messages import add_inner, mean_messages, mean_pairs
-from trelliswork.inference.factorial.potentials import Floats, Group, Integers, Tables
-from trelliswork.inference.factorial.sweeps import Options, Solution, Sums, Sweeps
+from trelliswork.inference.factorial.potentials import FactorialPotentials, Floats, Integers
+from trelliswork.inference.factorial.sweeps import Options, Solution, Sums, Sweeps, outer
 
 
 class MeanField(Sweeps):
-    """Structured mean field on one group."""
+    """Structured mean field on a batch."""
 
     kind: ClassVar[str] = "lower"
 
-    def _receive(self, d: int, senders: list[int], active: Integers) -> None:
-        for e in senders:
-            mean_messages(active, self.group.lengths, self.marginals[e], self._table(e, d), self.log_message[d])
+    def _receive(self, d: int, senders: list[int], active: Integers) -> Floats:
+        messages = [np.matmul(self.marginals[e][active], self._table(e, d)) for e in senders]
+        total: Floats = sum(messages[1:], start=messages[0])
+        return total
 
     def _table(self, source: int, target: int) -> Floats:
-        """Return the pair scores (S_source, Sp_target)."""
-        if source < target:
-            return self.tables.ties[source, target].log_table
-        return self.tables.ties[target, source].log_back
+        """Return the pair scores (S_source, S_target)."""
+        between = self.tables.log_between
+        return between[source, target] if source < target else between[target, source].T
 
     def _value(self, sums: Sums | None, weight: Floats) -> NDArray[np.float64]:
         value = self.log_z.sum(axis=0)
-        everyone, lengths = self.order, self.group.lengths
         for marginals, message in zip(self.marginals, self.log_message, strict=True):
-            add_inner(everyone, lengths, marginals, message, -1.0, value)
+            value -= _inner(marginals, message)
         for d, e in self.tables.ties:
             left, right = self.marginals[d], self.marginals[e]
-            message = np.zeros_like(left)
-            mean_messages(everyone, lengths, right, self._table(e, d), message)
-            add_inner(everyone, lengths, left, message, 1.0, value)
+            value += _inner(left, np.matmul(right, self._table(e, d)))
             if sums is not None:
-                counts = sums.between[d, e]
-                padded = np.zeros((len(counts), right.shape[2]))
-                mean_pairs(everyone, lengths, weight, left, right, padded)
-                counts += padded[:, : counts.shape[1]]
+                sums.between[d, e] += outer(left, right, weight)
         return value
 
 
+def _inner(left: Floats, right: Floats) -> NDArray[np.float64]:
+    """Return the sums (B,) of left * right, (B, T, S) each."""
+    total: NDArray[np.float64] = (left * right).sum(axis=(1, 2), dtype=np.float64)
+    return total
+
+
 def solve(
-    tables: Tables,
-    group: Group,
+    p: FactorialPotentials,
     options: Options,
     sums: Sums | None = None,
     weight: Floats | None = None,
     start: list[Floats] | None = None,
 ) -> Solution:
-    """Run structured mean field on one group, serially; all pairs of labels must be possible.
+    """Run structured mean field on a batch; all pairs of labels must be possible.
 
-    ``start`` are initial marginals (B, T, Sp_d); by default a layer ignores those not yet visited.
+    ``start`` are initial marginals (B, T, S_d); by default a layer ignores those not yet visited.
     """
-    for (d, e), tie in tables.ties.items():
+    for (d, e), tie in p.tables.ties.items():
         if not tie.possible:
             raise ValueRangeError(
                 f"mean field needs finite scores of label pairs, but log_between[{d}, {e}] has -inf: "
@@ -75,7 +73,4 @@ def solve(
             )
     if options.damping:
         raise ValueRangeError("damping is for engine='bp': mean field converges without it.")
-    engine = MeanField(tables, group, options)
-    if start is not None:
-        engine.marginals, engine.started = [marginals.copy() for marginals in start], True
-    return engine.run(sums, weight)
+    return MeanField(p, options, start).run(sums, weight)

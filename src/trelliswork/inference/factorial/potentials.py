@@ -1,9 +1,8 @@
-"""Input of every engine of factorial chains: checked scores, and their layout in memory for the kernels."""
+"""Input of every engine of factorial chains: checked scores, and the tables that all sequences share."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,8 +10,7 @@ from numpy.typing import NDArray
 from trelliswork.compute.checks import check_lengths, check_scores, check_shape
 from trelliswork.compute.padding import mask
 from trelliswork.errors import ShapeError, ValueRangeError
-from trelliswork.inference.chain.potentials import whole_vectors
-from trelliswork.inference.factorial.layer import Layer
+from trelliswork.inference.chain import Potentials, chain_potentials
 
 Floats = NDArray[np.floating]
 Integers = NDArray[np.int64]
@@ -20,30 +18,20 @@ Pair = tuple[int, int]
 
 
 class Tie:
-    """Scores of label pairs of two layers, laid out for the kernels.
+    """Scores of label pairs of two layers: ``log_table`` (S_d, S_e), and ``table``, exp(log_table - shift).
 
-    ``log_table`` (S_d, Sp_e) and its transpose ``log_back`` (S_e, Sp_d) are padded with zeros, as are ``table`` and
-    ``back``, exp(log_table - shift). ``floor`` is the minimum value of a message, against underflow, or 0 if some pair
-    is impossible; ``span`` the difference between the largest and the smallest score of possible pairs.
+    ``floor`` is the minimum value of a message, against underflow, or 0 if some pair is impossible; ``span`` the
+    difference between the largest and the smallest score of possible pairs.
     """
 
-    def __init__(self, log_between: Floats) -> None:
-        top = float(log_between.max())
-        self.shift = top if top > -np.inf else 0.0
-        self.n_labels = log_between.shape
-        finite = log_between[np.isfinite(log_between)]
-        self.possible, self.span = finite.size == log_between.size, float(np.ptp(finite)) if finite.size else 0.0
-        self.log_table, self.log_back = _padded(log_between), _padded(log_between.T)
-        shifted = np.exp(log_between - log_between.dtype.type(self.shift))
-        self.table, self.back = _padded(shifted), _padded(shifted.T)
-        least = 1e-30 if log_between.dtype == np.float32 else 1e-250
-        self.floor = log_between.dtype.type(least if self.possible else 0)
-
-
-def _padded(table: Floats) -> Floats:
-    out = np.zeros((len(table), whole_vectors(table.shape[1], table.dtype)), table.dtype)
-    out[:, : table.shape[1]] = table
-    return out
+    def __init__(self, log_table: Floats) -> None:
+        top = float(log_table.max())
+        self.log_table, self.shift = log_table, top if top > -np.inf else 0.0
+        self.table = np.exp(log_table - log_table.dtype.type(self.shift))
+        finite = log_table[np.isfinite(log_table)]
+        self.possible, self.span = finite.size == log_table.size, float(np.ptp(finite)) if finite.size else 0.0
+        least = 1e-30 if log_table.dtype == np.float32 else 1e-250
+        self.floor = log_table.dtype.type(least if self.possible else 0)
 
 
 class Tables:
@@ -51,36 +39,34 @@ class Tables:
 
     def __init__(self, log_pairwise: Sequence[Floats], log_between: Mapping[Pair, Floats]) -> None:
         self.log_pairwise, self.log_between = tuple(log_pairwise), dict(log_between)
-        self.layers = [Layer(matrix) for matrix in log_pairwise]
         self.ties = {pair: Tie(table) for pair, table in log_between.items()}
         self.dtype = self.log_pairwise[0].dtype
-        self.product: Any = None  # the product chain of the exact engine, built when it is first needed
 
     @property
     def n_labels(self) -> list[int]:
         """Number of labels S_d of each layer."""
-        return [layer.n_labels for layer in self.layers]
+        return [len(matrix) for matrix in self.log_pairwise]
+
+    def tied_to(self, d: int) -> list[int]:
+        """Return the layers that are tied to layer d."""
+        return [a + b - d for a, b in self.ties if d in (a, b)]
+
+    def chain(self, d: int, log_unary: Floats, lengths: Integers) -> Potentials:
+        """Return layer d as a chain with these unary scores (B, T, S_d); its transitions are laid out once."""
+        first = self._chains[d]
+        p = Potentials(log_unary, first.log_pairwise, 0, 0, lengths)
+        vars(p).update(transitions=first.transitions, lengths=lengths)
+        return p
+
+    @cached_property
+    def _chains(self) -> list[Potentials]:
+        return [chain_potentials(np.zeros((1, 1, len(m)), m.dtype), m, check_values=False) for m in self.log_pairwise]
 
     @cached_property
     def double(self) -> "Tables":
         """The tables in float64."""
         between = {pair: table.astype(np.float64) for pair, table in self.log_between.items()}
         return Tables([matrix.astype(np.float64) for matrix in self.log_pairwise], between)
-
-
-@dataclass
-class Group:
-    """Sequences that one thread processes together."""
-
-    log_unary: list[Floats]  # (B, T, Sp_d) of each layer, padded with -inf
-    lengths: Integers  # (B,)
-
-    def double(self, n_labels: list[int]) -> "Group":
-        """Return the group in float64, with its own padding."""
-        unary: list[Floats] = []
-        for scores, S in zip(self.log_unary, n_labels, strict=True):
-            unary.append(np.ascontiguousarray(scores[:, :, : whole_vectors(S, np.float64)], np.float64))
-        return Group(unary, self.lengths)
 
 
 @dataclass(frozen=True)
@@ -98,17 +84,15 @@ class FactorialPotentials:
         scaled = Tables([matrix * by for matrix in tables.log_pairwise], between)
         return FactorialPotentials(tuple(unary * by for unary in self.log_unary), scaled, self.lengths)
 
-    def group(self, which: Integers) -> Group:
-        """Return some of the sequences, cut to the longest of them and laid out for the kernels."""
+    def take(self, which: Integers) -> "FactorialPotentials":
+        """Return some of the sequences, cut to the longest of them."""
         lengths = self.lengths[which]
-        inside = mask(lengths)
-        T, padded = inside.shape[1], []
-        for unary in self.log_unary:
-            S = unary.shape[2]
-            out = np.full((len(which), T, whole_vectors(S, unary.dtype)), -np.inf, unary.dtype)
-            out[:, :, :S][inside] = unary[which, :T][inside]
-            padded.append(out)
-        return Group(padded, lengths)
+        return FactorialPotentials(tuple(u[which, : lengths.max()] for u in self.log_unary), self.tables, lengths)
+
+    def double(self) -> "FactorialPotentials":
+        """Return the potentials in float64."""
+        unary = tuple(u.astype(np.float64) for u in self.log_unary)
+        return FactorialPotentials(unary, self.tables.double, self.lengths)
 
 
 def factorial_potentials(

@@ -1,7 +1,8 @@
 """The part that structured mean field and belief propagation share: sweeps over the layers until convergence.
 
 A sweep visits the layers in order. Each receives messages from the others (in which the engines differ), adds them to
-its unary scores, and runs forward-backward. Sequences that have converged are excluded from the next sweep.
+its unary scores, and is a chain again (``inference.chain``). Sequences that have converged are excluded from the next
+sweep.
 """
 
 from dataclasses import dataclass
@@ -10,9 +11,10 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from trelliswork.compute.padding import mask
 from trelliswork.errors import ValueRangeError
-from trelliswork.inference.factorial.kernels.messages import add_scores, settle
-from trelliswork.inference.factorial.potentials import Floats, Group, Integers, Pair, Tables
+from trelliswork.inference import chain
+from trelliswork.inference.factorial.potentials import FactorialPotentials, Floats, Integers, Pair, Tables
 
 
 @dataclass(frozen=True)
@@ -55,49 +57,43 @@ class Sums:
 
 @dataclass
 class Solution:
-    """Result of an engine for a group of sequences.
+    """Result of an engine for a batch of sequences.
 
     Each layer alone is the chain with the scores ``log_unary``: those of the layer plus its last messages.
     """
 
     value: NDArray[np.float64]  # (B,) log Z, a bound or an estimate of it; -inf for an impossible sequence
-    marginals: list[Floats]  # (B, T, Sp_d)
+    marginals: list[Floats]  # (B, T, S_d), 0 in the padding
     n_iter: Integers  # (B,) number of sweeps
     residual: NDArray[np.float64]  # (B,) largest change of a marginal in the last sweep
-    log_unary: list[Floats]  # (B, T, Sp_d)
+    log_unary: list[Floats]  # (B, T, S_d)
 
 
 class Sweeps:
-    """The state of an approximate engine on one group."""
+    """The state of an approximate engine on a batch; ``start`` are marginals to start from."""
 
     kind: ClassVar[str]
-    started = False  # True if all layers have marginals before the first sweep
 
-    def __init__(self, tables: Tables, group: Group, options: Options) -> None:
-        self.tables, self.group, self.options = tables, group, options
-        B = len(group.lengths)
-        self.order = np.argsort(-group.lengths, kind="stable")
-        self.marginals: list[Floats] = [np.zeros_like(u) for u in group.log_unary]
-        self.log_message: list[Floats] = [np.zeros_like(u) for u in group.log_unary]
-        self.log_unary: list[Floats] = [u.copy() for u in group.log_unary]
-        self.log_z = np.zeros((len(tables.layers), B))
-        self.safe = np.ones((len(tables.layers), B), bool)
+    def __init__(self, p: FactorialPotentials, options: Options, start: list[Floats] | None = None) -> None:
+        self.p, self.tables, self.options, self.started = p, p.tables, options, start is not None
+        B, T = p.log_unary[0].shape[:2]
+        self.inside = mask(p.lengths, T)
+        self.marginals = [np.zeros_like(u) for u in p.log_unary] if start is None else [m.copy() for m in start]
+        self.log_message: list[Floats] = [np.zeros_like(u) for u in p.log_unary]
+        self.log_z = np.zeros((len(p.log_unary), B))
         self.n_iter, self.residual = np.zeros(B, np.int64), np.zeros(B)
 
     def run(self, sums: Sums | None = None, weight: Floats | None = None) -> Solution:
         """Sweep until all have converged, or ``max_iter`` times; add weighted expected counts to ``sums``."""
-        fresh = [np.zeros_like(u) for u in self.group.log_unary]
-        lengths, active = self.group.lengths, self.order
+        p, n_layers = self.p, len(self.p.log_unary)
+        active = np.arange(len(p.lengths))
         for sweep in range(1, self.options.max_iter + 1):
             self.residual[active] = 0
-            for d, layer in enumerate(self.tables.layers):
-                senders = [e for e in self._neighbors(d) if sweep > 1 or self.started or e < d]
+            for d in range(n_layers):
+                senders = [e for e in self.tables.tied_to(d) if sweep > 1 or self.started or e < d]
                 if senders:
-                    self.log_message[d][active] = 0
-                    self._receive(d, senders, active)
-                    add_scores(active, lengths, self.group.log_unary[d], self.log_message[d], self.log_unary[d])
-                layer.expect(active, lengths, self.log_unary[d], self.log_z[d], self.safe[d], fresh[d])
-                settle(active, lengths, fresh[d], self.marginals[d], self.residual)
+                    self.log_message[d][active] = self._receive(d, senders, active)
+                self._expect(d, active)
             self.n_iter[active] = sweep
             if not self.tables.ties:  # independent layers: exact after one sweep
                 self.residual[:] = 0
@@ -105,22 +101,38 @@ class Sweeps:
             active = active[self.residual[active] > self.options.tolerance]
             if not len(active):
                 break
-        value = self._value(sums, np.ones(len(lengths), self.tables.dtype) if weight is None else weight)
+        weights = np.ones(len(p.lengths), self.tables.dtype) if weight is None else weight.astype(self.tables.dtype)
+        value = self._value(sums, weights)
         value[~(self.log_z > -np.inf).all(axis=0)] = -np.inf
+        log_unary: list[Floats] = [u + m for u, m in zip(p.log_unary, self.log_message, strict=True)]
         if sums is not None:
-            assert weight is not None
-            for d, layer in enumerate(self.tables.layers):
-                layer.add_counts(lengths, self.log_unary[d], self.safe[d], weight, sums.transitions[d])
-        return Solution(value, self.marginals, self.n_iter, self.residual, self.log_unary)
+            for d, unary in enumerate(log_unary):
+                forward = chain.forward(self.tables.chain(d, unary, p.lengths))
+                found = chain.backward(forward, weights=weights, marginals=False, counts=True, total=True)
+                assert found.counts is not None
+                sums.transitions[d] += found.counts
+        return Solution(value, self.marginals, self.n_iter, self.residual, log_unary)
 
-    def _neighbors(self, d: int) -> list[int]:
-        """Return the layers that are tied to layer d."""
-        return [a + b - d for a, b in self.tables.ties if d in (a, b)]
+    def _expect(self, d: int, active: Integers) -> None:
+        """Update log Z and marginals of a layer, and the largest change."""
+        unary = self.p.log_unary[d][active] + self.log_message[d][active]
+        self.log_z[d, active], found = chain.expectations(self.tables.chain(d, unary, self.p.lengths[active]))
+        assert found.marginals is not None
+        change = np.abs(found.marginals - self.marginals[d][active]).reshape(len(active), -1).max(axis=1)
+        self.residual[active] = np.maximum(self.residual[active], change)
+        self.marginals[d][active] = found.marginals
 
-    def _receive(self, d: int, senders: list[int], active: Integers) -> None:
-        """Add the messages of the layers ``senders`` to ``log_message[d]`` (zero)."""
+    def _receive(self, d: int, senders: list[int], active: Integers) -> Floats:
+        """Return the messages of the layers ``senders`` to layer d (n, T, S_d), added up."""
         raise AssertionError("each engine has its own messages")
 
     def _value(self, sums: Sums | None, weight: Floats) -> NDArray[np.float64]:
         """Return the value (B,) at the current state, and add weighted expected label pairs to ``sums.between``."""
         raise AssertionError("each engine has its own value")
+
+
+def outer(left: Floats, right: Floats, weight: Floats) -> NDArray[np.float64]:
+    """Return the sum over tokens of weight * outer(left, right), (S_left, S_right), of rows (B, T, S)."""
+    by_sequence: Floats = np.matmul((left * weight[:, None, None]).swapaxes(1, 2), right)
+    total: NDArray[np.float64] = by_sequence.sum(axis=0, dtype=np.float64)
+    return total

@@ -343,11 +343,26 @@ class FactorialCRF(LayeredTagger):
                     result[layer.name].append([dict(zip(names, token, strict=True)) for token in row[:n]])
         return result
 
-    def predict_topk(self, X: Sentences, k: int, *, known: Any = None) -> Any:
-        """Raise an error: the k best labelings of several layers are not defined for approximate engines."""
-        raise ValueRangeError(
-            "a factorial CRF has no k best labelings: use predict, or draw from posterior(sentence) with sample."
-        )
+    def predict_topk(  # type: ignore[override]  # by layer
+        self, X: Sentences, k: int, *, known: Mapping[str, Labels] | None = None
+    ) -> list[list[tuple[list[tuple[str, ...]], float]]]:
+        """Return the k most probable labelings of all layers with their probabilities, best first; always exact.
+
+        At most 3,000 combinations of labels are supported.
+        """
+        ranked: list[list[tuple[list[tuple[str, ...]], float]]] = []
+        for potentials in self._potentials(X, known):
+            labels, log_p = factorial.topk(potentials, k)
+            for b, n in enumerate(potentials.lengths.tolist()):
+                best = []
+                for r in np.flatnonzero(np.isfinite(log_p[b])).tolist():
+                    names = [
+                        [layer.labels[j] for j in rows[b, r, :n].tolist()]
+                        for layer, rows in zip(self.layers_, labels, strict=True)
+                    ]
+                    best.append((list(zip(*names, strict=True)), float(np.exp(log_p[b, r]))))
+                ranked.append(best)
+        return ranked
 
     @extras_for("posterior")
     def posterior(  # type: ignore[override]  # by layer

@@ -21,8 +21,8 @@ from trelliswork.compute import threads
 from trelliswork.compute.padding import pad, unpad
 from trelliswork.errors import ImpossibleError, ShapeError, ValueRangeError
 from trelliswork.inference.factorial import mean_field
-from trelliswork.inference.factorial.engines import GROUP, engine, prepare
-from trelliswork.inference.factorial.potentials import Group, Pair, Tables
+from trelliswork.inference.factorial.engines import GROUP, engine
+from trelliswork.inference.factorial.potentials import FactorialPotentials, Pair, Tables
 from trelliswork.inference.factorial.sweeps import Options, Sums
 from trelliswork.learning.evaluation import SharedEvaluation
 from trelliswork.models.crf.kernels import objective as crf_kernels
@@ -75,16 +75,15 @@ class FactorialWeights:
         self.tables = Tables([chain.log_transition for chain in self.chains], between)
 
     def scores(self, d: int, tokens: ScoredTokens, first: int, last: int) -> NDArray[np.float32]:
-        """Return the concatenated unary scores (n_tokens, Sp) of the sentences ``first`` to ``last``."""
+        """Return the unary scores (n_tokens, S_d) of the sentences ``first`` to ``last``."""
         w = self.chains[d]
         start, stop = int(tokens.offsets[first]), int(tokens.offsets[last])
         out = np.empty((stop - start, w.wide.shape[1]), np.float32)
-        n_labels = self.tables.layers[d].n_labels
-        compiled.scores(start, stop, tokens.arrays, w.arrays, n_labels, out, 0)
+        compiled.scores(start, stop, tokens.arrays, w.arrays, w.n_labels, out, 0)
         ends = tokens.offsets[first : last + 1] - start
         out[ends[:-1]] += w.start
         out[ends[1:] - 1] += w.end
-        return out
+        return out[:, : w.n_labels]
 
 
 class FactorialObjective:
@@ -140,7 +139,6 @@ class FactorialObjective:
     def __call__(self, weights: Vector) -> SharedEvaluation:
         """Return value and gradient at a weight vector."""
         w = FactorialWeights(weights, self.layout, self.allowed)
-        prepare(w.tables, self.engine)
         loss, n_iter, residual = (np.zeros(len(self._lengths)) for _ in range(3))
         sums = [Sums.zeros(w.tables) for _ in self._ranges]
         slots = {start: k for k, (start, _) in enumerate(self._ranges)}
@@ -166,12 +164,12 @@ class FactorialObjective:
         """Add loss and gradient of the sentences ``first`` to ``last``."""
         lengths, weight = self._lengths[first:last], self._weights[first:last]
         scores = [w.scores(d, tokens, first, last) for d, tokens in enumerate(self._tokens)]
-        group = Group([pad(rows, lengths, -np.inf) for rows in scores], lengths)
+        group = FactorialPotentials(tuple(pad(rows, lengths) for rows in scores), w.tables, lengths)
         if self.engine == "structured_mean_field":
-            solution = mean_field.solve(w.tables, group, self.options, sums, weight, self._ends.get(first))
+            solution = mean_field.solve(group, self.options, sums, weight, self._ends.get(first))
             self._ends[first] = solution.marginals
         else:
-            solution = engine(self.engine)(w.tables, group, self.options, sums, weight)
+            solution = engine(self.engine)(group, self.options, sums, weight)
         if not (solution.value > -np.inf).all():
             bad = self._numbers[first + int(np.argmin(solution.value))]
             raise ImpossibleError(f"sentence {bad}: no labeling satisfies the schemes of its layers.")
@@ -188,8 +186,8 @@ class FactorialObjective:
             at = np.flatnonzero(following)
             score[at] += w.tables.log_pairwise[d][y[at - 1], y[at]]
             np.subtract.at(sums.transitions[d], (y[at - 1], y[at]), token_weight[at])
-            residual = unpad(solution.marginals[d], lengths)
-            residual *= token_weight[:, None]
+            residual = np.zeros((n, w.chains[d].wide.shape[1]), np.float32)
+            residual[:, : w.chains[d].n_labels] = unpad(solution.marginals[d], lengths) * token_weight[:, None]
             residual[np.arange(n), y] -= token_weight
             gradient = FeatureWeights(self._wide[d][slot], self._narrow[d][slot], w.chains[d].narrow_labels)
             compiled.scatter(int(start), int(start) + n, residual, 0, tokens.arrays, gradient)

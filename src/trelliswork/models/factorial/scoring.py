@@ -42,13 +42,12 @@ class FactorialScorer:
         for first, last in batches(self.lengths, BATCH_TOKENS):
             lengths, unary = self.lengths[first:last], []
             for d, tokens in enumerate(self._tokens):
-                S = w.tables.layers[d].n_labels
                 scores = w.scores(d, tokens, first, last)
                 check_overflow(scores)
                 out = None if ruled_out is None else ruled_out[d]
                 if out is not None:
-                    scores[:, :S][out[offsets[first] : offsets[last]]] = -np.inf
-                unary.append(pad(scores[:, :S], lengths, -np.inf))
+                    scores[out[offsets[first] : offsets[last]]] = -np.inf
+                unary.append(pad(scores, lengths))
             yield FactorialPotentials(tuple(unary), w.tables, lengths)
 
 
