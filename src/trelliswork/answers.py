@@ -21,7 +21,6 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
 from trelliswork.data import AttributeCorpus, Corpus, Tree
 from trelliswork.data.schemes import Span, detect_scheme
@@ -101,8 +100,7 @@ class Answer:
     alternatives : list of (value, float)
         The most probable values with their probabilities, best first.
     outcomes : list of dicts, or dict by layer; for a grammar a dict by span
-        The probability of each label or head, by word. With evidence or alternatives, spans have a probability for
-        each symbol.
+        The probability of each label or head, by word, or of each span.
     subtrees : list of float
         The probability that all arcs below a word are those of ``value``.
     withheld : list of int, or dict by layer
@@ -229,8 +227,7 @@ def ask(
         How values are chosen, see the model's ``predict``; by default as there. With ``want.topk`` and no other choice
         the value of a tagger or dependency parser is the first alternative.
     known : optional
-        Evidence, as ``predict`` takes it: labels or heads by sentence and token. For a grammar a list of spans (first,
-        last, whether a tree must have it) by sentence.
+        Evidence, as ``predict`` takes it: labels or heads by sentence and token; spans by sentence.
     min_probability : float, optional
         Answers of a tagger that are less probable are withheld: words of such spans become ``O``, other tags ``_``.
 
@@ -390,7 +387,7 @@ def _of_posteriors(model: Any, X: Any, want: Want, known: Any) -> tuple[str, lis
             entropies.append(float(part.entropy()[0]))
         if want.evidence and known is not None:
             whole = model.posterior(sentence)
-            if isinstance(model, TreeParser):
+            if isinstance(model, TreeParser) and not model.constituents:
                 part = whole.condition(allowed=_allowed_arcs(known[n]))
             log_p = float(part.log_partition()[0]) - float(whole.log_partition()[0])
             one = isinstance(model, Tagger) and not isinstance(model, LayeredTagger)
@@ -408,8 +405,7 @@ def _of_sentence(known: Any, n: int) -> Any:
 def _states(model: Any, X: Any) -> list[Answer]:
     """Return the most probable hidden states of a language model, and the probabilities of all states."""
     answers = []
-    for words, path, rows in zip(_sentences(X), model.predict(X), model.predict_marginals(X), strict=True):
-        outcomes = [{f"#{z}": p for z, p in enumerate(row)} for row in rows.tolist()]
+    for words, path, outcomes in zip(_sentences(X), model.predict(X), model.predict_marginals(X), strict=True):
         answers.append(Answer("tag", words, path, probabilities=_chosen(outcomes, path), outcomes=outcomes))
     return answers
 
@@ -474,70 +470,32 @@ def _allowed_arcs(known: Sequence[Any]) -> Any:
 def _trees(model: Any, X: Any, want: Want, decoding: str | None, known: Any) -> list[Answer]:
     """Return the answers of a grammar."""
     sentences = _sentences(X)
-    if want.topk or want.evidence or known is not None:
-        return [_charted(model, s, want, () if known is None else known[n]) for n, s in enumerate(sentences)]
-    trees = model.predict(sentences, decoding=decoding or "mbr")
-    if not (want.marginals or want.outcomes):
-        return [Answer("parse", words, tree) for words, tree in zip(sentences, trees, strict=True)]
-    answers = []
-    for words, tree, table in zip(sentences, trees, model.predict_marginals(sentences), strict=True):
-        answer = Answer("parse", words, tree, spans=tree_probabilities(tree, table))
-        answer.outcomes = table if want.outcomes else None
-        answers.append(answer)
-    return answers
+    trees = model.predict(sentences, decoding=decoding or "mbr", known=known)
+    kind, entropies, evidence = _of_posteriors(model, sentences, want, known)
+    answers = [Answer("parse", words, tree, kind) for words, tree in zip(sentences, trees, strict=True)]
+    tables: Any = None
+    spans: Any = None
+    if want.marginals or want.outcomes:
+        tables = model.predict_marginals(sentences, known=known)
+        spans = [tree_probabilities(tree, table) for tree, table in zip(trees, tables, strict=True)]
+    columns = {
+        "spans": spans, "alternatives": model.predict_topk(sentences, want.topk, known=known) if want.topk else None,
+        "outcomes": tables if want.outcomes else None, "entropy": entropies, "evidence": evidence,
+    }  # fmt: skip
+    return _filled(answers, columns)
+
+
+def span_symbols(model: Any, words: Sequence[str], known: Any = None) -> dict[tuple[int, int], str]:
+    """Return the most probable symbol of a grammar over each span (start, stop) of two words or more."""
+    symbols = model.posterior(words, known=known).marginals()[0]
+    best = symbols[..., : model.n_nonterminals].argmax(dim=2).tolist()
+    return {(i, j + 1): f"N{best[i][j]}" for i in range(len(words)) for j in range(i + 1, len(words))}
 
 
 def tree_probabilities(tree: Tree, table: Mapping[tuple[int, int], float]) -> Confident:
     """Return the constituents of two words or more of a tree, with the probabilities of their spans."""
-    return [
-        (Span(label, first, last + 1), float(table.get((first, last), 0.0))) for first, last, label in tree_spans(tree)
-    ]
-
-
-def _charted(model: Any, words: Sequence[str], want: Want, known: Sequence[tuple[int, int, bool]]) -> Answer:
-    """Return the answer of a grammar for one sentence by its distribution over trees, which takes evidence."""
-    import torch
-
-    from trelliswork.models.pcfg.decoding import named_tree
-
-    whole = trees = model.posterior(words)
-    N, P, _ = model.parameters_.sizes
-    evidence = None
-    if known:
-        trees = whole.condition(allowed=torch.from_numpy(_allowed_spans(len(words), known)))
-        evidence = float(trees.log_partition()[0]) - float(whole.log_partition()[0])
-        if evidence == -np.inf:
-            return Answer("parse", words, None, evidence=evidence)
-    names = [*(f"N{a}" for a in range(N)), *(f"P{x}" for x in range(P))]
-    symbols = trees.marginals()[0].numpy()
-    table = {
-        (i, j): dict(zip(names, symbols[i, j].tolist(), strict=True))
-        for i, j in zip(*(at.tolist() for at in np.triu_indices(len(words), 1)), strict=True)
-    }
-    tree = named_tree(trees.mbr().value[0].numpy(), words, N)
-    total = {span: min(1.0, sum(row.values())) for span, row in table.items()}
-    answer = Answer("parse", words, tree, spans=tree_probabilities(tree, total), outcomes=table, evidence=evidence)
-    if want.topk:
-        values, log_probs = trees.topk(want.topk)
-        answer.alternatives = [
-            (named_tree(chart, words, N), math.exp(log_p))
-            for chart, log_p in zip(values[0].numpy(), log_probs[0].tolist(), strict=True)
-            if log_p > -np.inf
-        ]
-    return answer
-
-
-def _allowed_spans(n: int, known: Sequence[tuple[int, int, bool]]) -> NDArray[np.bool_]:
-    """Return the spans (1, n, n) that evidence allows; a binary tree has a span if no other span crosses it."""
-    allowed = np.ones((1, n, n), bool)
-    i, j = np.arange(n)[:, None], np.arange(n)[None]
-    for first, last, force in known:
-        if force:
-            crosses = ((i < first) & (first <= j) & (j < last)) | ((first < i) & (i <= last) & (last < j))
-            allowed[0] &= ~crosses
-        else:
-            allowed[0, first, last] = False
-    return allowed
+    spans = tree_spans(tree)
+    return [(Span(label, start, stop), float(table.get((start, stop), 0.0))) for start, stop, label in spans]
 
 
 def _sentences(X: Any) -> Sequence[Any]:

@@ -78,6 +78,6 @@ def test_prune_does_not_change_its_argument():
 
 def test_spans():
     tree = Tree.parse("(S (NP (DT the) (NN cat)) (VP (V sees) (NP (NN it))))")
-    assert tree_spans(tree) == [(0, 3, "S"), (0, 1, "NP"), (2, 3, "VP"), (3, 3, "NP")]
+    assert tree_spans(tree) == [(0, 4, "S"), (0, 2, "NP"), (2, 4, "VP"), (3, 4, "NP")]
     for sentence in bundled.load("dev")[:50]:
         assert len(tree_spans(sentence.tree)) == len(sentence.tree.subtrees()) - len(sentence.words)

@@ -104,7 +104,7 @@ def test_wrong_arcs_are_marked():
 
 def test_constituents():
     tree = Tree.parse("(S (NP (DT the) (NN cat)) (VP (VBZ sleeps) (RB well)))")
-    picture = pictures(constituent_tree(tree, {(0, 1): 0.875, (2, 3): 0.25, (0, 3): 1.0}))[0]
+    picture = pictures(constituent_tree(tree, {(0, 2): 0.875, (2, 4): 0.25, (0, 4): 1.0}))[0]
     check_picture(picture)
     assert "NP 88 %" in texts(picture)
     assert texts(picture)[-4:] == ["the", "cat", "sleeps", "well"]

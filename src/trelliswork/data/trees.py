@@ -115,13 +115,13 @@ def prune(
 
 
 def tree_spans(tree: Tree) -> list[tuple[int, int, str]]:
-    """Return the constituents as (first, last, label), both ends included, parents first; tags are not included."""
+    """Return the constituents as (start, stop, label), stop excluded, parents first; tags are not included."""
     ends: dict[int, tuple[int, int]] = {}
     nodes = tree.subtrees()
     position = 0
     for node in nodes:  # words in their order
         if isinstance(node.children[0], str):
-            ends[id(node)] = (position, position)
+            ends[id(node)] = (position, position + 1)
             position += 1
     for node in reversed(nodes):
         if id(node) not in ends:

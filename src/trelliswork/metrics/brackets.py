@@ -8,7 +8,7 @@ from trelliswork.compute.display import plural
 from trelliswork.errors import DataError, ShapeError
 from trelliswork.metrics.calibration import ConfidenceReport, evaluate_confidence
 
-Spans = Collection[tuple[int, int]]  # (first, last), both included
+Spans = Collection[tuple[int, int]]  # (start, stop), stop excluded
 
 
 @dataclass(frozen=True)
@@ -64,12 +64,12 @@ class BracketReport:
 
 def left_branching(n: int) -> set[tuple[int, int]]:
     """Return the spans of more than one word of the tree (((a b) c) d) over n words."""
-    return {(0, j) for j in range(1, n)}
+    return {(0, j) for j in range(2, n + 1)}
 
 
 def right_branching(n: int) -> set[tuple[int, int]]:
     """Return the spans of more than one word of the tree (a (b (c d))) over n words."""
-    return {(i, n - 1) for i in range(n - 1)}
+    return {(i, n) for i in range(n - 1)}
 
 
 def evaluate_brackets(
@@ -90,16 +90,16 @@ def evaluate_brackets(
     ----------
     lengths : sequence of int
         Number of words of each sentence.
-    gold, predicted : sequence of collections of (first, last)
-        Both ends included.
+    gold, predicted : sequence of collections of (start, stop)
+        Words from ``start``, counted from 0, to before ``stop``.
     max_length : int, optional
         Maximum number of words of a sentence; longer ones are left out.
-    probabilities : sequence of dict of (first, last) to float, optional
+    probabilities : sequence of dict of (start, stop) to float, optional
         Probabilities of spans in each sentence, for the confidence of predicted brackets; a span that is missing has 0.
 
     Examples
     --------
-    >>> report = evaluate_brackets([4], [{(0, 1), (2, 3)}], [{(0, 3), (1, 3), (2, 3)}])
+    >>> report = evaluate_brackets([4], [{(0, 2), (2, 4)}], [{(0, 4), (1, 4), (2, 4)}])
     >>> report.precision, report.recall, report.left_f1, report.right_f1
     (0.5, 0.5, 0.5, 0.5)
     """
@@ -183,6 +183,6 @@ class _Sum:
 def _proper(spans: Spans, n: int) -> set[tuple[int, int]]:
     """Return the spans that are neither single words nor the whole sentence."""
     for i, j in spans:
-        if not 0 <= i <= j < n:
+        if not 0 <= i < j <= n:
             raise DataError(f"a span must be within the {n} words of its sentence, got ({i}, {j}).")
-    return {(i, j) for i, j in spans if i < j and (i, j) != (0, n - 1)}
+    return {(i, j) for i, j in spans if j - i > 1 and (i, j) != (0, n)}

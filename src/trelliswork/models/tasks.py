@@ -6,7 +6,8 @@ task has the methods below with the same signatures and return types (``tests/mo
 
 import math
 from abc import abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from itertools import islice
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, get_args
 
 import numpy as np
@@ -78,7 +79,7 @@ class Tagger(Estimator):
 
     @abstractmethod
     def predict_marginals(self, X: Any, *, known: Labels | None = None) -> list[list[dict[str, float]]]:
-        """Return p(label | sentence, known labels) for each token, as a dict by label."""
+        """Return p(label | sentence, known labels) for each token, as a dict by label, best first."""
 
     @abstractmethod
     def predict_topk(self, X: Any, k: int, *, known: Labels | None = None) -> list[list[tuple[list[str], float]]]:
@@ -316,6 +317,16 @@ class Incremental(NextWord):
             return [end if word == END else self._words.id(word) for word in words]
         except KeyError as error:
             raise DataError(f"{error.args[0]} Train with unknown='symbol' for words outside the vocabulary.") from None
+
+
+def by_label(
+    names: Sequence[str], marginals: NDArray[np.floating], lengths: Iterable[int]
+) -> list[list[dict[str, float]]]:
+    """Return p(label) (N, S) of the tokens of sentences as dicts, best first."""
+    order = np.argsort(-marginals, axis=1, kind="stable")
+    rows = zip(np.array(names, object)[order].tolist(), np.take_along_axis(marginals, order, 1).tolist(), strict=True)
+    tokens = (dict(zip(*row, strict=True)) for row in rows)
+    return [list(islice(tokens, n)) for n in lengths]
 
 
 def accuracy(predicted: Sequence[Sequence[Any]], gold: Sequence[Sequence[Any]]) -> float:

@@ -150,7 +150,11 @@ def _brackets(tree: Any, b: int, n: int, names: Names | None) -> Html:
         cut = next((k for k in range(j - 1, i - 1, -1) if _is_span(spans, i, k) and _is_span(spans, k + 1, j)), j - 1)
         return Tree(name or "·", (node(i, cut), node(cut + 1, j)))
 
-    return constituent_tree(node(0, n - 1), spans) if n > 1 else element("p", " ".join(words))
+    return (
+        constituent_tree(node(0, n - 1), {(i, j + 1): q for (i, j), q in spans.items()})
+        if n > 1
+        else element("p", " ".join(words))
+    )
 
 
 def _is_span(spans: dict[tuple[int, int], float], i: int, j: int) -> bool:

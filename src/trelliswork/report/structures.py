@@ -204,8 +204,8 @@ def constituent_tree(
     Parameters
     ----------
     tree : Tree
-    probabilities : dict of (first, last) to float, optional
-        p(span | sentence), both ends included and counted from 0; shown with the labels, fainter if less probable.
+    probabilities : dict of (start, stop) to float, optional
+        p(span | sentence), counted from 0 and ``stop`` excluded; shown with the labels, fainter if less probable.
     title : str
     """
     words = [shortened(word, 20) for word in tree.leaves()]
@@ -232,7 +232,7 @@ def constituent_tree(
     lines, names = [], []
     for node in nodes:
         x, level, first, last = place[id(node)]
-        p = None if probabilities is None or first == last else probabilities.get((first, last))
+        p = None if probabilities is None or first == last else probabilities.get((first, last + 1))
         for child in node.children:
             if isinstance(child, Tree):
                 cx, low = place[id(child)][:2]

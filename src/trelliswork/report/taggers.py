@@ -60,7 +60,7 @@ def sentence_section(model: Any, sample: Sample) -> list[Section]:
     for name, answers in layers.items():
         title = f"Layer {name}" if name else ""
         answer, right = answers[n], gold[name][n] if name in gold else None
-        picture = trellis(words, list(answer.outcomes[0]), answer.outcomes, answer.value, right, title=title)
+        picture = trellis(words, sorted(answer.outcomes[0]), answer.outcomes, answer.value, right, title=title)
         if answer.spans is not None:
             marks = [(*span, p) for span, p in answer.spans]
             pictures.append(figure(entities(words, marks, _types(model, name)), title))

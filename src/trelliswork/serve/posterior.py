@@ -5,8 +5,9 @@ import warnings
 from collections.abc import Collection, Sequence
 from typing import Any
 
-from trelliswork.answers import Answer, Want, ask, layer_labels, layers_with_spans, number
+from trelliswork.answers import Answer, Want, ask, layer_labels, layers_with_spans, number, span_symbols
 from trelliswork.data import Tree
+from trelliswork.errors import ImpossibleError
 from trelliswork.serve.requests import RequestError
 
 LEAST_LABEL, LEAST_HEAD, LEAST_SPAN = 1e-6, 0.001, 0.01  # less probable ones are left out
@@ -56,9 +57,13 @@ def trees(model: Any, sentences: Sequence[Any], options: Sequence[Any]) -> list[
     if not has_all_rules(model):
         if known:
             raise RequestError("field 'evidence'", "nothing: this grammar has too many rules", "evidence")
-        return [_tree_answer(*answer) for answer in _ask(model, sentences)]
+        return [_tree_answer(*answer, {}) for answer in _ask(model, sentences)]
     want = Want(marginals=True, outcomes=True, topk=k, evidence=known is not None)
-    return [_tree_answer(*answer) for answer in _ask(model, sentences, want, known=known and [known])]
+    try:
+        answers = _ask(model, sentences, want, known=known and [known])
+    except ImpossibleError:
+        raise RequestError("the evidence", "spans that one tree can have together", "probability zero") from None
+    return [_tree_answer(*answer, span_symbols(model, answer[0].words or (), known)) for answer in answers]
 
 
 def _ask(model: Any, *question: Any, **how: Any) -> list[tuple[Answer, Plain]]:
@@ -111,14 +116,14 @@ def _values(given: Any, possible: Sequence[Collection[Any]], noun: str) -> list[
     return [own and frozenset(own) for own in given]
 
 
-def _spans(given: Any, n: int) -> list[tuple[int, int, bool]]:
+def _spans(given: Any, n: int) -> dict[tuple[int, int], bool]:
     """Return spans of at least two words, and whether a tree must have them or must not."""
     expected = f"a list of [first, last, true or false] with 0 <= first < last < {n}"
     for span in given if isinstance(given, list) and len(given) <= n * n else [given]:
         right = isinstance(span, list) and len(span) == 3 and [type(part) for part in span] == [int, int, bool]
         if not right or not 0 <= span[0] < span[1] < n:
             raise RequestError("field 'evidence'", expected, span)
-    return [(first, last, force) for first, last, force in given]
+    return {(first, last + 1): force for first, last, force in given}
 
 
 def _plain(answer: Answer, notes: Plain) -> Plain:
@@ -144,19 +149,16 @@ def _evidence(answer: Answer) -> Plain:
     return plain
 
 
-def _tree_answer(answer: Answer, notes: Plain) -> Plain:
-    if answer.value is None:
-        raise RequestError("the evidence", "spans that one tree can have together", "probability zero")
-    table = answer.outcomes or {}
-    total = {span: min(1.0, math.fsum(row.values())) for span, row in table.items()}
+def _tree_answer(answer: Answer, notes: Plain, symbols: dict[tuple[int, int], str]) -> Plain:
+    total = answer.outcomes or {}
     n = len(answer.words or ())
     found = [
-        {"first": first, "last": last, "symbol": max(row, key=lambda name: row[name]), "p": total[first, last]}
-        for (first, last), row in table.items()
-        if total[first, last] >= LEAST_SPAN and last - first < n - 1
+        {"first": start, "last": stop - 1, "symbol": symbols[start, stop], "p": p}
+        for (start, stop), p in total.items()
+        if p >= LEAST_SPAN and stop - start < n
     ]
     plain: Plain = {"kind": answer.kind, "tree": _node(answer.value, total)}
-    plain["spans"] = sorted(found, key=lambda one: -one["p"])
+    plain["spans"] = found
     plain["trees"] = [{"tree": _node(tree), "probability": p} for tree, p in answer.alternatives or ()]
     return plain | _evidence(answer) | notes
 
@@ -172,5 +174,5 @@ def _node(tree: Tree, total: Any = None, first: int = 0) -> Plain:
     if children:
         node["children"] = children
         if total:
-            node["p"] = total[first, node["last"]]
+            node["p"] = total[first, node["last"] + 1]
     return node

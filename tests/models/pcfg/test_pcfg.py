@@ -8,6 +8,7 @@ from tests.estimators import made
 from tests.oracle.trees import bracketings
 from trelliswork import PCFG, load
 from trelliswork.data import Corpus, Tree, bundled
+from trelliswork.data.trees import tree_spans
 from trelliswork.errors import DataError, ImpossibleError, NotFittedError, ShapeError, ValueRangeError
 from trelliswork.models.pcfg.decoding import named_tree, spans_of
 
@@ -81,7 +82,7 @@ def test_mbr_is_the_best_of_all_bracketings(models, name):
         spans = model.posterior(sentence).marginals()[0].sum(dim=2).numpy()
         totals = [sum(spans[i, j] for i, j in tree) for tree in bracketings(0, n - 1)]
         chart = model._charts([sentence], "mbr")[0]
-        got = sum(spans[i, j] for i, j in spans_of(chart)) + n
+        got = sum(spans[i, j - 1] for i, j in spans_of(chart)) + n
         assert_allclose(got, max(totals), rtol=1e-9)
 
 
@@ -146,13 +147,41 @@ def test_blanks_are_filled_by_bayes_rule(models, name):
 
 def test_known_spans_are_in_every_tree(models):
     model, sentence = models["dense"], WORDS[0][:6]
-    free, given = model.posterior(sentence), model.posterior(sentence, known=[(1, 4)])
+    free, given = model.posterior(sentence), model.posterior(sentence, known={(1, 5): True})
     spans = given.marginals()[0].sum(dim=2).numpy()
     assert spans[1, 4] == pytest.approx(1)
     log_p = float(given.log_partition()[0] - free.log_partition()[0])
     assert np.exp(log_p) == pytest.approx(float(free.marginals()[0].sum(dim=2)[1, 4]))
     with pytest.raises(ValueRangeError, match="within the sentence"):
-        model.posterior(sentence, known=[(0, 9)])
+        model.posterior(sentence, known={(0, 9): True})
+    with pytest.raises(ValueRangeError, match="must be a dict"):
+        model.posterior(sentence, known=[(1, 5)])
+
+
+def test_all_queries_take_known_spans(models):
+    model, X = models["dense"], [WORDS[0][:6], WORDS[1][:5]]
+    table, other = model.predict_marginals(X)
+    lacked = max(((i, j), p) for (i, j), p in table.items() if (i, j) != (0, 6))[0]
+    had = min((span for span in table if span[0] < lacked[0] < span[1] < lacked[1]), default=(0, 2))
+    known = [{had: True, lacked: False}, None]
+    given = model.posterior(X[0], known=known[0])
+    spans = given.marginals()[0].sum(dim=2).numpy()
+    found, same = model.predict_marginals(X, known=known)
+    assert same == other
+    assert list(found.values()) == sorted(found.values(), reverse=True)
+    assert found == {(i, j): pytest.approx(spans[i, j - 1]) for i, j in found}
+    for decoding, best in (("mbr", given.mbr()), ("viterbi", given.argmax())):
+        tree, free = model.predict(X, decoding=decoding, known=known)
+        assert tree == named_tree(best.value[0].numpy(), X[0], 3)
+        assert free == model.predict(X[1:], decoding=decoding)[0]
+        assert had in {(i, j) for i, j, _ in tree_spans(tree)} - {lacked}
+    ranked, _ = model.predict_topk(X, 3, known=known)
+    assert [p for _, p in ranked] == pytest.approx(given.topk(3).log_prob[0].exp().tolist())
+    assert ranked[0][0] == model.predict(X, decoding="viterbi", known=known)[0]
+    with pytest.raises(ImpossibleError, match="sentence 0"):
+        model.predict(X, known=[{(0, 2): True, (1, 3): True}, None])
+    with pytest.raises(ShapeError, match="for each sentence"):
+        model.predict(X, known=known[:1])
 
 
 @pytest.mark.parametrize("algorithm", ["em", "gradient"])

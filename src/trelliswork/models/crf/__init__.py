@@ -57,7 +57,7 @@ from trelliswork.models.parameters import (
     parse_weights,
 )
 from trelliswork.models.spans import Chains
-from trelliswork.models.tasks import TagDecoding, Tagger, check_decoding
+from trelliswork.models.tasks import TagDecoding, Tagger, by_label, check_decoding
 
 if TYPE_CHECKING:
     from trelliswork.distributions import LinearChain, NgramChain
@@ -336,14 +336,12 @@ class CRF(Tagger):
                 yield marginals(potentials, self._beam()).argmax(axis=2), potentials.lengths
 
     def predict_marginals(self, X: Sentences, *, known: Labels | None = None) -> list[list[dict[str, float]]]:
-        """Return p(label | sentence, known labels) for each token, as a dict by label."""
+        """Return p(label | sentence, known labels) for each token, as a dict by label, best first."""
         self._check_fitted()
-        names = list(self._labels)
         result = []
         for potentials in self._potentials(X, known):
-            probabilities = marginals(potentials, self._beam())
-            for row, n in zip(probabilities.tolist(), potentials.lengths.tolist(), strict=True):
-                result.append([dict(zip(names, token, strict=True)) for token in row[:n]])
+            rows = unpad(marginals(potentials, self._beam()), potentials.lengths)
+            result += by_label(self.labels_, rows, potentials.lengths)
         return result
 
     def predict_topk(self, X: Sentences, k: int, *, known: Labels | None = None) -> list[list[tuple[list[str], float]]]:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from trelliswork.compute.padding import pad
+from trelliswork.compute.padding import pad, unpad
 from trelliswork.compute.sharing import current
 from trelliswork.data import Corpus, Vocabulary
 from trelliswork.data.schemes import detect_scheme
@@ -62,7 +62,7 @@ from trelliswork.models.parameters import (
     parse_pairs,
 )
 from trelliswork.models.spans import THRESHOLD, Chains, Confident, SpanLabels
-from trelliswork.models.tasks import LayeredTagger, TagDecoding, check_decoding
+from trelliswork.models.tasks import LayeredTagger, TagDecoding, by_label, check_decoding
 
 if TYPE_CHECKING:
     from trelliswork.distributions.factor_graph import FactorGraph
@@ -333,14 +333,13 @@ class FactorialCRF(LayeredTagger):
     def predict_marginals(  # type: ignore[override]  # by layer
         self, X: Sentences, *, known: Mapping[str, Labels] | None = None
     ) -> dict[str, list[list[dict[str, float]]]]:
-        """Return p(label | sentence, known labels) by layer and token, as dicts by label: the engine's beliefs."""
+        """Return p(label | sentence, known labels) by layer and token: dicts by label, best first."""
         result: dict[str, list[list[dict[str, float]]]] = {name: [] for name in self.layers}
         for potentials in self._potentials(X, known):
             beliefs = self._infer(potentials)
             for layer, marginals in zip(self.layers_, beliefs.marginals, strict=True):
-                names = list(layer.labels)
-                for row, n in zip(marginals.tolist(), potentials.lengths.tolist(), strict=True):
-                    result[layer.name].append([dict(zip(names, token, strict=True)) for token in row[:n]])
+                rows = unpad(marginals, potentials.lengths)
+                result[layer.name] += by_label(layer.labels.names, rows, potentials.lengths)
         return result
 
     def predict_topk(  # type: ignore[override]  # by layer

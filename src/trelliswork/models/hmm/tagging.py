@@ -16,7 +16,7 @@ from trelliswork.models.evidence import Labels, ruled_out
 from trelliswork.models.hmm.data import chunks, read_sentences
 from trelliswork.models.hmm.decoding import StateChain
 from trelliswork.models.spans import Chains
-from trelliswork.models.tasks import TagDecoding, Tagger, check_decoding
+from trelliswork.models.tasks import TagDecoding, Tagger, by_label, check_decoding
 
 if TYPE_CHECKING:
     from trelliswork.distributions import LinearChain, NgramChain
@@ -67,12 +67,10 @@ class ChainTagger(Tagger):
         return predicted
 
     def predict_marginals(self, X: Any, *, known: Labels | None = None) -> list[list[dict[str, float]]]:
-        """Return p(label | sentence, known labels) for each token, as a dict by label."""
+        """Return p(label | sentence, known labels) for each token, as a dict by label, best first."""
         result = []
         for rows, offsets in self._rows(X, known):
-            marginals = self._tempered.marginals(rows, offsets)[1]
-            for a, b in pairwise(offsets.tolist()):
-                result.append([dict(zip(self._labels, row, strict=True)) for row in marginals[a:b].tolist()])
+            result += by_label(self.labels_, self._tempered.marginals(rows, offsets)[1], np.diff(offsets))
         return result
 
     def predict_topk(self, X: Any, k: int, *, known: Labels | None = None) -> list[list[tuple[list[str], float]]]:

@@ -56,7 +56,7 @@ from trelliswork.models.parameters import (
     later,
     option,
 )
-from trelliswork.models.tasks import Incremental, Ranked, best_words, blanks
+from trelliswork.models.tasks import Incremental, Ranked, best_words, blanks, by_label
 
 Tables = tuple[Tensor, lowrank.Transition, Tensor]
 
@@ -335,14 +335,14 @@ class HMMLanguageModel(Incremental):
             ranked.append(self._best_words(p / p.sum(), n, unknown))
         return ranked
 
-    def predict_marginals(self, X: Text) -> list[NDArray[np.float32]]:
-        """Return p(state | sentence) of each word: one array (T, S) per sentence."""
+    def predict_marginals(self, X: Text) -> list[list[dict[str, float]]]:
+        """Return p(state | sentence) of each word, as a dict by state, best first."""
         log_start, transition, log_emission = self.tables()
-        result = []
+        names, result = [f"#{z}" for z in range(self.n_states_)], []
         for sentence in read_sentences(X):
             rows, data = observations([sentence], self._words, log_emission)
             _, states = lowrank.marginals(log_start, transition, rows, data.words, data.offsets)
-            result.append(states[:-1].astype(np.float32))
+            result += by_label(names, states[:-1], [len(sentence)])
         return result
 
     def predict(self, X: Text) -> list[list[str]]:

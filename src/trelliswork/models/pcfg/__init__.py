@@ -2,7 +2,7 @@
 
 import os
 import warnings
-from collections.abc import Collection, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import KW_ONLY
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
 
@@ -14,7 +14,7 @@ from trelliswork.compute.sharing import current
 from trelliswork.data import Corpus, Tree, Vocabulary
 from trelliswork.data.files import shorten, whole_number
 from trelliswork.data.vocabulary import UNKNOWN
-from trelliswork.errors import DataError, ShapeError, ValueRangeError, extras_for
+from trelliswork.errors import DataError, ImpossibleError, ShapeError, ValueRangeError, extras_for
 from trelliswork.learning.report import Callback, FitReport
 from trelliswork.metrics.brackets import BracketReport, evaluate_brackets
 from trelliswork.models.base import Arrays, Description, Table, check_label
@@ -49,6 +49,8 @@ if TYPE_CHECKING:
     from trelliswork.distributions import GrammarTree
 
 Sentences = Sequence[Sequence[str]]
+Spans = Mapping[tuple[int, int], bool]  # whether a tree has a span (start, stop)
+Known = Sequence[Spans | None]
 MAX_RULES = 50_000_000  # entries of a dense table of rules: 400 MB
 MAX_DRAWS = 1000
 
@@ -202,7 +204,7 @@ class PCFG(TreeParser, LanguageModel):
         self.calibration_ = None
         return self
 
-    def predict(self, X: Sentences | Corpus, *, decoding: Decoding = "mbr") -> list[Tree]:
+    def predict(self, X: Sentences | Corpus, *, decoding: Decoding = "mbr", known: Known | None = None) -> list[Tree]:
         """Return a binary tree of each sentence, with symbols N0, N1, ... and, over words, P0, P1, ...
 
         Parameters
@@ -210,33 +212,52 @@ class PCFG(TreeParser, LanguageModel):
         X : as in ``fit``
         decoding : {"mbr", "viterbi"}
             The tree with most expected spans, or the most probable one.
+        known : list of dict of (int, int) to bool, optional
+            Evidence: for each sentence spans (start, stop), of which its tree has those that are true and lacks the
+            others.
         """
         sentences = _sentences(X)
         N = self._sizes()[0]
-        return [named_tree(chart, s, N) for chart, s in zip(self._charts(sentences, decoding), sentences, strict=True)]
+        charts = self._charts(sentences, decoding)
+        for n, trees in self._given(sentences, known):
+            charts[n] = (trees.mbr() if decoding == "mbr" else trees.argmax()).value[0].numpy()
+        return [named_tree(chart, s, N) for chart, s in zip(charts, sentences, strict=True)]
 
-    def predict_marginals(self, X: Sentences | Corpus) -> list[dict[tuple[int, int], float]]:
-        """Return p(span | sentence) of each span (first, last word, from 0) of two words or more, most probable first.
+    def predict_marginals(
+        self, X: Sentences | Corpus, *, known: Known | None = None
+    ) -> list[dict[tuple[int, int], float]]:
+        """Return p(span | sentence, known spans) of each span (start, stop) of two words or more, best first.
 
         A span has a probability if some tree has it, whatever its symbol; that of the whole sentence is 1.
         """
         self._check_fitted()
-        tables = list(self._span_probabilities(_sentences(X), 1 / self._temperature))
+        sentences = _sentences(X)
+        tables = self._span_probabilities(sentences, 1 / self._temperature)
+        for n, trees in self._given(sentences, known):
+            tables[n] = _by_span(trees.marginals()[0].numpy(), len(sentences[n]))
         return [dict(sorted(table.items(), key=lambda item: -item[1])) for table in tables]
+
+    def predict_topk(
+        self, X: Sentences | Corpus, k: int, *, known: Known | None = None
+    ) -> list[list[tuple[Tree, float]]]:
+        """Return the k most probable trees of each sentence with their probabilities, best first."""
+        sentences = _sentences(X)
+        N, ranked = self._sizes()[0], []
+        for words, given in zip(sentences, known or [None] * len(sentences), strict=True):
+            charts, log_p = self.posterior(words, known=given).topk(k)
+            pairs = zip(charts[0].numpy(), np.exp(log_p[0].numpy()).tolist(), strict=True)
+            ranked.append([(named_tree(chart, words, N), p) for chart, p in pairs if p > 0])
+        return ranked
 
     def _span_probabilities(self, sentences: Sentences, factor: float) -> list[dict[tuple[int, int], float]]:
         """Return p(span | sentence) by span with the log probabilities multiplied by a factor."""
         tables: list[dict[tuple[int, int], float]] = [{} for _ in sentences]
         batches = text_batches(self._ids(checked(sentences)))
         for batch, log_z, symbols in span_posteriors(self.parameters_.scaled(factor), batches):
-            p = np.minimum(symbols.sum(axis=3), 1.0)
             for row, place in enumerate(batch.places.tolist()):
                 if np.isneginf(log_z[row]):
                     continue  # an impossible sentence has no spans
-                first, last = np.triu_indices(int(batch.lengths[row]), 1)
-                tables[place] = dict(
-                    zip(zip(first.tolist(), last.tolist(), strict=True), p[row, first, last].tolist(), strict=True)
-                )
+                tables[place] = _by_span(symbols[row], int(batch.lengths[row]))
         return tables
 
     def _calibrate_temperature(self, X: Sentences | Corpus, y: Sequence[Tree]) -> dict[str, float]:
@@ -256,7 +277,7 @@ class PCFG(TreeParser, LanguageModel):
         p, hits = [], []
         for sentence, table, right in zip(sentences, self._span_probabilities(sentences, factor), gold, strict=True):
             for span, value in table.items():
-                if span != (0, len(sentence) - 1):
+                if span != (0, len(sentence)):
                     p.append(value)
                     hits.append(span in right)
         if not p:
@@ -271,14 +292,14 @@ class PCFG(TreeParser, LanguageModel):
         return [set(gold_spans(tree)) for tree in y]
 
     @extras_for("posterior")
-    def posterior(self, sentence: Sequence[str], *, known: Collection[tuple[int, int]] | None = None) -> "GrammarTree":
+    def posterior(self, sentence: Sequence[str], *, known: Spans | None = None) -> "GrammarTree":
         """Return the distribution over the trees of one sentence, for any query; a low-rank grammar is expanded.
 
         Parameters
         ----------
         sentence : list of str
-        known : collection of (int, int), optional
-            Evidence: spans (first, last word, from 0) that are constituents.
+        known : dict of (int, int) to bool, optional
+            Evidence: spans (start, stop), of which trees have those that are true and lack the others.
         """
         import torch
 
@@ -291,7 +312,7 @@ class PCFG(TreeParser, LanguageModel):
         log_terminals = parameters.log_emission.T[self._ids([sentence])[0]][None]
         arrays = parameters.log_root, parameters.dense_rules(), np.ascontiguousarray(log_terminals)
         tree = GrammarTree(*(torch.from_numpy(np.array(array)) for array in arrays))
-        return tree if known is None else tree.condition(allowed=_compatible(known, len(sentence))[None])
+        return tree if known is None else tree.condition(allowed=_allowed(known, len(sentence))[None])
 
     def log_prob(self, X: Sentences | Corpus) -> NDArray[np.float64]:
         """Return log p of each sentence; -inf, with a warning, for a single word, which has no tree."""
@@ -421,6 +442,17 @@ class PCFG(TreeParser, LanguageModel):
             self._check_dense()
         return best_trees(self._tempered(), self._ids(checked(sentences)), decoding)
 
+    def _given(self, sentences: Sentences, known: Known | None) -> Iterator[tuple[int, "GrammarTree"]]:
+        """Yield the number of each sentence with evidence, and the distribution over its trees."""
+        if known is not None and len(known) != len(sentences):
+            raise ShapeError(f"known must have a dict for each sentence: {len(sentences)}, got {len(known)}.")
+        for n, given in enumerate(known or ()):
+            if given:
+                trees = self.posterior(sentences[n], known=given)
+                if trees.log_partition()[0] == -np.inf:
+                    raise ImpossibleError(f"sentence {n}: no tree of the grammar has the known spans.")
+                yield n, trees
+
     def _tempered(self) -> GrammarParameters:
         """Return the grammar at the temperature of the calibration, for questions about trees."""
         return self.parameters_ if self._temperature == 1 else self.parameters_.scaled(1 / self._temperature)
@@ -495,12 +527,25 @@ def _sentences(X: Sentences | Corpus, *, training: bool = False) -> Sentences:
     return checked(sentences)
 
 
-def _compatible(known: Collection[tuple[int, int]], n: int) -> NDArray[np.bool_]:
-    """Return the spans (n, n) that cross none of the known ones."""
+def _by_span(symbols: NDArray[np.floating], n: int) -> dict[tuple[int, int], float]:
+    """Return p(span) by span (start, stop) from p(symbol over span) (n, n, S), whose last words are included."""
+    first, last = np.triu_indices(n, 1)
+    p = np.minimum(symbols[first, last].sum(axis=1), 1.0)
+    return dict(zip(zip(first.tolist(), (last + 1).tolist(), strict=True), p.tolist(), strict=True))
+
+
+def _allowed(known: Spans, n: int) -> NDArray[np.bool_]:
+    """Return the spans (n, n) that evidence allows; a binary tree has a span if no other span crosses it."""
     allowed = np.ones((n, n), bool)
-    first, last = np.indices((n, n))
-    for i, j in known:
-        if not 0 <= i <= j < n:
+    start, stop = np.indices((n, n))
+    stop = stop + 1
+    if not isinstance(known, Mapping):
+        raise ValueRangeError(f"known must be a dict of spans (start, stop) to True or False, got {known!r:.60}.")
+    for (i, j), has in known.items():
+        if not 0 <= i < j <= n:
             raise ValueRangeError(f"known spans must lie within the sentence of {n} words, got {(i, j)}.")
-        allowed &= ~(((first < i) & (i <= last) & (last < j)) | ((i < first) & (first <= j) & (j < last)))
+        if has:
+            allowed &= ~(((start < i) & (i < stop) & (stop < j)) | ((i < start) & (start < j) & (j < stop)))
+        else:
+            allowed[i, j - 1] = False
     return allowed

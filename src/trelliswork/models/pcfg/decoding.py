@@ -72,8 +72,8 @@ def named_tree(chart: Chart, words: Sequence[str], n_nonterminals: int) -> Tree:
 
 
 def spans_of(chart: Chart) -> set[tuple[int, int]]:
-    """Return the spans (first, last) of at least two words."""
-    return {(int(i), int(j)) for i, j in np.argwhere(chart >= 0) if i < j}
+    """Return the spans (start, stop) of at least two words."""
+    return {(int(i), int(j) + 1) for i, j in np.argwhere(chart >= 0) if i < j}
 
 
 def gold_spans(tree: Tree) -> set[tuple[int, int]]:
