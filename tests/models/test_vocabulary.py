@@ -9,6 +9,7 @@ import pytest
 import trelliswork
 from tests.estimators import made
 from tests.models.fitted import BUILDERS, PAIRS, SHORT, TAGS, TREES, WORDS, fitted
+from trelliswork.data import bundled
 from trelliswork.errors import DataError, NotFittedError, ShapeError, TrellisworkError, ValueRangeError
 from trelliswork.learning.report import FitReport
 from trelliswork.models import base
@@ -113,6 +114,26 @@ def test_learned_attributes(name):
         assert model.labels_ is model.classes_
         assert all(type(label) is str for label in model.labels_)
     assert not {"states_", "tags_", "words_", "reading_"} & set(vars(model))
+
+
+def test_probabilities_have_another_name():
+    with pytest.raises(AttributeError, match="use predict_marginals"):
+        fitted("HMM").predict_proba(WORDS)
+    assert not hasattr(fitted("KneserNey"), "predict_proba")
+
+
+def test_score_never_ignores_answers():
+    with pytest.raises(ValueRangeError, match="leave y out"):
+        fitted("KneserNey").score(WORDS, WORDS)
+    grammar, own = fitted("PCFG"), [s.tree for s in bundled.load("train") if 2 < len(s.words) < 9][:5]
+    report = grammar.evaluate(own)
+    assert grammar.score([tree.leaves() for tree in own], own) == report.sentence_f1
+
+
+def test_samples_are_new_unless_there_is_a_seed():
+    model = fitted("KneserNey")
+    assert model.sample(20) != model.sample(20)
+    assert model.sample(5, seed=1) == model.sample(5, seed=1)
 
 
 @pytest.mark.parametrize("name", NAMES)

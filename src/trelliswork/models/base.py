@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import wraps
 from pathlib import Path
-from typing import Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -172,6 +172,15 @@ class Estimator(Displayed):
         for name, method in list(cls.__dict__.items()):
             if inspect.isfunction(method) and not name.startswith("_") and name not in _PLAIN:
                 setattr(cls, name, (_in_one_step if name in _TRAINING else _on_one_state)(method))
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Any:
+            if name == "predict_proba" and hasattr(type(self), "predict_marginals"):
+                raise AttributeError(
+                    "there is no predict_proba, since sentences differ in length: use predict_marginals."
+                )
+            return object.__getattribute__(self, name)  # raises the error that says why
 
     @property
     def kind(self) -> str:

@@ -213,24 +213,26 @@ class LanguageModel(Estimator):
     def log_prob(self, X: Any) -> NDArray[np.float64]:
         """Return the natural log-probability of each sentence, the end of the sentence included."""
 
-    def n_scored(self, X: Any) -> int:
-        """Return the number of tokens that ``log_prob`` scores: words and sentence ends."""
-        return sum(len(sentence) + 1 for sentence in X)
+    @abstractmethod
+    def _evidence(self, X: Any) -> tuple[NDArray[np.float64], int]:
+        """Return log p of each sentence, and the number of tokens scored; X, which may be an iterator, is read once."""
 
-    def score(self, X: Any, y: object = None) -> float:
-        """Return the mean log evidence per token that `n_scored` counts; ``y`` is ignored."""
-        n_tokens = self.n_scored(X)
+    def score(self, X: Any, y: None = None) -> float:
+        """Return the mean log-probability per token, the ends of sentences counted if they are events."""
+        if y is not None:
+            raise ValueRangeError("a language model scores text without answers: leave y out.")
+        log_p, n_tokens = self._evidence(X)
         if not n_tokens:
             raise DataError("X has no sentences, so there is no mean per token.")
-        return float(self.log_prob(X).sum()) / n_tokens
+        return float(log_p.sum()) / n_tokens
 
     def perplexity(self, X: Any) -> float:
-        """Return exp of the negative mean log evidence per token that `n_scored` counts."""
+        """Return exp of the negative mean log-probability per token; see ``score``."""
         return math.exp(min(700.0, -self.score(X)))
 
     @abstractmethod
-    def sample(self, n: int = 1, *, seed: int = 0, max_length: int = 200) -> list[list[str]]:
-        """Return n random sentences."""
+    def sample(self, n: int = 1, *, seed: int | None = None, max_length: int = 200) -> list[list[str]]:
+        """Return n random sentences, the same ones for the same seed; by default new ones."""
 
     @abstractmethod
     def fill(self, sentence: str | Sequence[str | None], n: int = 10, *, unknown: bool = False) -> list[Ranked]:

@@ -35,7 +35,6 @@ def test_parameters_in_the_style_of_scikit_learn():
         lambda h: h.log_prob(WORDS),
         lambda h: h.score(WORDS),
         lambda h: h.score(WORDS, TAGS),
-        lambda h: h.n_scored(WORDS),
         lambda h: h.perplexity(WORDS),
         lambda h: h.posterior(WORDS[0]),
         lambda h: h.predict_next(["the"]),

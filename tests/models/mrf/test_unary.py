@@ -57,7 +57,7 @@ def test_queries_without_a_unary_equal_enumeration(order, form, bound, monkeypat
     assert (again.unary, again.bias) == (False, False)
     assert (again.log_prob(some) == model.log_prob(some)).all()
     assert again.moment_bound(TEXT) == model.moment_bound(TEXT)
-    assert again.sample(5) == model.sample(5)
+    assert again.sample(5, seed=1) == model.sample(5, seed=1)
     monkeypatch.setattr(mrf_field.exact, "fits", lambda C, K: False)  # as for a large vocabulary
     below = model.log_likelihood_bounds(some)
     assert (below.values <= np.array(expected) + 1e-6).all()

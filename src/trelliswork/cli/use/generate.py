@@ -2,6 +2,7 @@
 
 import json as json_module
 import math
+import secrets
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -172,7 +173,10 @@ def _without_directories(source: Inputs) -> Inputs:
 def sample(
     model: Model,
     n: Annotated[int, typer.Option("--n", "-n", min=1, help="Number of sentences.")] = 5,
-    seed: Annotated[int, typer.Option(min=0, help="Seed of the random numbers.")] = 0,
+    seed: Annotated[
+        int | None,
+        typer.Option(min=0, help="Seed of the random numbers.", show_default="a new one, which --json prints"),
+    ] = None,
     max_length: Annotated[int, typer.Option(min=1, help="Maximum number of words; longer sentences are cut.")] = 200,
     states: Annotated[bool, typer.Option("--states", help="Print word/state.")] = False,
     json: Annotated[bool, typer.Option("--json", help="One JSON object per sentence and line.")] = False,
@@ -184,6 +188,7 @@ def sample(
     Example: trelliswork sample tagger -n 3 --seed 1
     """
     fitted = load_for(model, "sample", "generate text: expected a language model, an HMM or a grammar")
+    seed = secrets.randbits(32) if seed is None else seed
     options: Any = {"seed": seed, "max_length": max_length}
     if hasattr(fitted, "sample_with_states"):
         drawn = [{"words": words, "states": names} for words, names in fitted.sample_with_states(n, **options)]
@@ -193,7 +198,7 @@ def sample(
         drawn = [{"words": words} for words in fitted.sample(n, **options)]
     for one in drawn:
         if json:
-            print(json_module.dumps(one, ensure_ascii=False))
+            print(json_module.dumps({**one, "seed": seed}, ensure_ascii=False))
         elif states:
             print(" ".join(f"{word}/{name}" for word, name in zip(*one.values(), strict=True)))
         else:

@@ -13,7 +13,7 @@ from trelliswork.compute.sharing import current
 from trelliswork.data.ids import Callback, Source, TextIds, no_text, read_ids
 from trelliswork.data.text import Lines
 from trelliswork.data.vocabulary import END, Vocabulary
-from trelliswork.errors import DataError, ValueRangeError
+from trelliswork.errors import ValueRangeError
 from trelliswork.models.base import Description
 from trelliswork.models.tasks import Incremental, Ranked, best_words, blanks, fill_blanks
 
@@ -46,24 +46,12 @@ class LeftToRight(Incremental):
         X : as in ``fit``
             Unlisted words are the unknown word, or an error if the vocabulary has none.
         """
-        return self._log_evidence(self._ids(X))
+        return self._evidence(X)[0]
 
     def token_log_probs(self, sentence: str | Sequence[str]) -> NDArray[np.float64]:
         """Return the natural log-probability of each word of a sentence and of its end, given the words before it."""
         edged = self._ids(Lines([sentence]) if isinstance(sentence, str) else [sentence]).with_edges(start=0, end=0)
         return self._log_p(edged.ids, edged.offsets)[1:]
-
-    def n_scored(self, X: Source) -> int:
-        """Return the number of words and sentence ends."""
-        text = self._ids(X)
-        return len(text.ids) + len(text)
-
-    def score(self, X: Source, y: object = None) -> float:
-        """Return the mean log evidence per token, sentence ends counted; ``y`` is ignored."""
-        text = self._ids(X)  # read once: X may be an iterator
-        if not len(text):
-            raise DataError("the text has no sentences, so there is no mean per token.")
-        return float(self._log_evidence(text).sum()) / (len(text.ids) + len(text))
 
     def unknown_words(self, X: Source) -> tuple[int, float]:
         """Return the number of unknown words, and their part of the log evidence; (0, 0.0) without an unknown word."""
@@ -109,7 +97,7 @@ class LeftToRight(Incremental):
         last = max(self.reach, 1)
         return self._log_p(flat, offsets)[offsets[1:] - 1], [row[-last:] if row[-1] else (0,) for row in rows]
 
-    def sample(self, n: int = 1, *, seed: int = 0, max_length: int = 200) -> list[list[str]]:
+    def sample(self, n: int = 1, *, seed: int | None = None, max_length: int = 200) -> list[list[str]]:
         """Return n random sentences; longer ones than ``max_length`` are cut."""
         self._check_fitted()
         check_count("n", n)
@@ -168,6 +156,10 @@ class LeftToRight(Incremental):
 
     def _names(self) -> list[str]:
         return [END, *self._words.items[1:]]
+
+    def _evidence(self, X: Source) -> tuple[NDArray[np.float64], int]:
+        text = self._ids(X)
+        return self._log_evidence(text), len(text.ids) + len(text)
 
     def _log_evidence(self, text: TextIds) -> NDArray[np.float64]:
         if not len(text):

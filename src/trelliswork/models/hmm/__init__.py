@@ -248,10 +248,9 @@ class HMM(ChainTagger, NextWord):
         self._check_fitted()
         return "exact" if self._chain.beam is None else "lower"
 
-    def n_scored(self, X: Sentences | Corpus) -> int:
-        """Return the number of tokens that ``log_prob`` scores: words, and sentence ends if they are events."""
-        self._check_fitted()
-        return sum(len(sentence) + self._chain.has_end for sentence in read_sentences(X))
+    def _evidence(self, X: Sentences | Corpus) -> tuple[NDArray[np.float64], int]:
+        sentences = read_sentences(X)
+        return self.log_prob(sentences), sum(len(sentence) + self._chain.has_end for sentence in sentences)
 
     def score(self, X: Sentences | Corpus, y: Any = None) -> float:
         """Return the token accuracy if labels are given, else the mean log evidence per token.
@@ -296,12 +295,12 @@ class HMM(ChainTagger, NextWord):
         _, marginals = self._chain.marginals(rows, offsets)
         return [self._ranked(p, n, unknown) for p in marginals[at] @ np.exp(self._emissions.table())]
 
-    def sample(self, n: int = 1, *, seed: int = 0, max_length: int = 200) -> list[list[Any]]:
+    def sample(self, n: int = 1, *, seed: int | None = None, max_length: int = 200) -> list[list[Any]]:
         """Return n random sentences."""
         return [words for words, _ in self.sample_with_states(n, seed=seed, max_length=max_length)]
 
     def sample_with_states(
-        self, n: int = 1, *, seed: int = 0, max_length: int = 200
+        self, n: int = 1, *, seed: int | None = None, max_length: int = 200
     ) -> list[tuple[list[Any], list[str]]]:
         """Return the words and states of n random sentences."""
         self._check_fitted()
@@ -374,8 +373,12 @@ class HMM(ChainTagger, NextWord):
             return model.score(X, y)
         first, last = group.share(len(X))
         own, known = X[first:last], None if y is None else y[first:last]
-        n = model.n_scored(own) if known is None else sum(state is not None for row in known for state in row or ())
-        part = n * model.score(own, known) if n else 0.0
+        if known is None:
+            log_p, n = model._evidence(own)
+            part = float(log_p.sum())
+        else:
+            n = sum(state is not None for row in known for state in row or ())
+            part = n * model.score(own, known) if n else 0.0
         total, n_all = group.sum(np.array([part if known is None else round(part), n])).tolist()
         return total / n_all if n_all else model.score(X, y)  # an error
 

@@ -255,12 +255,9 @@ class HMMLanguageModel(Incremental):
         rows, data = observations(sentences, self._words, log_emission)
         return score_sentences(log_start, transition, rows, data)
 
-    def n_scored(self, X: Text) -> int:
-        """Return the number of words and sentence ends."""
-        n_tokens = sum(len(sentence) + 1 for sentence in read_sentences(X))
-        if not n_tokens:
-            raise DataError("X has no sentences, so there is no mean per token.")
-        return n_tokens
+    def _evidence(self, X: Text) -> tuple[NDArray[np.float64], int]:
+        sentences = read_sentences(X)
+        return self.log_prob(sentences), sum(len(sentence) + 1 for sentence in sentences)
 
     def log_conditional(self, sentence: Sequence[Evidence], given: Sequence[Evidence]) -> float:
         """Return log p(``sentence`` | ``given``), both with evidence per token as in ``log_prob``.
@@ -356,7 +353,7 @@ class HMMLanguageModel(Incremental):
         ends = data.offsets.tolist()
         return [[f"#{z}" for z in states[a : b - 1]] for a, b in pairwise(ends)]
 
-    def sample_states(self, sentence: Sequence[Evidence], n: int = 1, *, seed: int = 0) -> list[list[str]]:
+    def sample_states(self, sentence: Sequence[Evidence], n: int = 1, *, seed: int | None = None) -> list[list[str]]:
         """Return n samples of the states of a sentence, one per word, from p(states | sentence)."""
         log_start, transition, log_emission = self.tables()
         check_count("n", n)
@@ -364,12 +361,12 @@ class HMMLanguageModel(Incremental):
         drawn = lowrank.sample_states(log_start, transition, rows, data.words, n, np.random.default_rng(seed))
         return [[f"#{z}" for z in states[:-1]] for states in drawn.tolist()]
 
-    def sample(self, n: int = 1, *, seed: int = 0, max_length: int = 200) -> list[list[str]]:
+    def sample(self, n: int = 1, *, seed: int | None = None, max_length: int = 200) -> list[list[str]]:
         """Return n random sentences; longer ones than ``max_length`` are cut."""
         return [words for words, _ in self.sample_with_states(n, seed=seed, max_length=max_length)]
 
     def sample_with_states(
-        self, n: int = 1, *, seed: int = 0, max_length: int = 200
+        self, n: int = 1, *, seed: int | None = None, max_length: int = 200
     ) -> list[tuple[list[str], list[str]]]:
         """Return n random sentences with their states."""
         log_start, transition, log_emission = self.tables()

@@ -253,15 +253,9 @@ class MRFLanguageModel(LanguageModel):
         """Return the values of ``log_likelihood_bounds``."""
         return self.log_likelihood_bounds(X).values
 
-    def n_scored(self, X: Source) -> int:
-        """Return the number of words and sentence ends."""
+    def _evidence(self, X: Source) -> tuple[NDArray[np.float64], int]:
         ids = self._ids(X)
-        return sum(map(len, ids)) + len(ids)
-
-    def score(self, X: Source, y: object = None) -> float:
-        """Return the mean of ``log_prob`` per token, sentence ends counted; ``y`` is ignored."""
-        ids = self._some_ids(X)  # read once: X may be an iterator
-        return float(self.field_.log_likelihoods(ids).sum()) / (sum(map(len, ids)) + len(ids))
+        return self._field().log_likelihoods(ids), sum(map(len, ids)) + len(ids)
 
     @property
     def kind(self) -> str:
@@ -344,7 +338,9 @@ class MRFLanguageModel(LanguageModel):
         names = self._words.items[1:]  # the pad is not a word
         return [best_words(names, p[1:], n, left_out) for p in distributions]
 
-    def sample(self, n: int = 1, *, seed: int = 0, max_length: int = 200, sweeps: int = 30) -> list[list[str]]:
+    def sample(
+        self, n: int = 1, *, seed: int | None = None, max_length: int = 200, sweeps: int = 30
+    ) -> list[list[str]]:
         """Return n random sentences: exact for window 1, else by Gibbs sampling from the chain of distance 1.
 
         Parameters

@@ -114,7 +114,7 @@ def blank_words(field: MRFField, before: Ids, behind: Ids) -> Array:
     return p / p.sum()
 
 
-def random_sentences(field: MRFField, n: int, seed: int, max_length: int, sweeps: int) -> list[list[int]]:
+def random_sentences(field: MRFField, n: int, seed: int | None, max_length: int, sweeps: int) -> list[list[int]]:
     """Draw lengths from tau, then words: exactly if K = 1, else by Gibbs sampling from the chain of distance 1."""
     rng = np.random.default_rng(seed)
     log_tau = field.log_tau(max_length)

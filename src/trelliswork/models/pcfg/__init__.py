@@ -328,14 +328,18 @@ class PCFG(TreeParser, LanguageModel):
         ids = self._ids(sentences)
         return log_evidence(self.parameters_, text_batches(ids), len(ids))
 
-    def score(self, X: Sentences | Corpus, y: object = None) -> float:
-        """Return the mean log evidence per word, over sentences of at least two words; ``y`` is ignored."""
-        sentences = _longer(_sentences(X))
-        return float(self.log_prob(sentences).sum()) / sum(map(len, sentences))
+    def score(self, X: Sentences | Corpus, y: Sequence[Tree] | None = None) -> float:
+        """Return the mean F1 of the spans of gold trees y; without y the mean log-probability per word.
 
-    def n_scored(self, X: Sentences | Corpus) -> int:
-        """Return the number of words in sentences of at least two words; their ends are not events."""
-        return sum(map(len, _longer(_sentences(X))))
+        Sentences of one word do not count. Spans are compared without their labels, which an induced grammar lacks.
+        """
+        if y is None:
+            return LanguageModel.score(self, X)
+        return self.evaluate(y, _sentences(X), confidence=False).sentence_f1
+
+    def _evidence(self, X: Sentences | Corpus) -> tuple[NDArray[np.float64], int]:
+        sentences = _longer(_sentences(X))
+        return self.log_prob(sentences), sum(map(len, sentences))
 
     def evaluate(
         self, trees: Sequence[Tree], words: Sentences | None = None, *, max_length: int | None = None,
@@ -364,12 +368,12 @@ class PCFG(TreeParser, LanguageModel):
         probabilities = self.predict_marginals(sentences) if confidence else None
         return evaluate_brackets(lengths, [gold[n] for n in few], predicted, probabilities=probabilities)
 
-    def sample(self, n: int = 1, *, seed: int = 0, max_length: int = 200) -> list[list[str]]:
+    def sample(self, n: int = 1, *, seed: int | None = None, max_length: int = 200) -> list[list[str]]:
         """Return n random sentences of at most ``max_length`` words; see ``sample_trees``."""
         return [list(tree.leaves()) for tree in self.sample_trees(n, seed=seed, max_length=max_length)]
 
     def sample_with_states(
-        self, n: int = 1, *, seed: int = 0, max_length: int = 200
+        self, n: int = 1, *, seed: int | None = None, max_length: int = 200
     ) -> list[tuple[list[str], list[str]]]:
         """Return n random sentences with the symbols of their words; see ``sample_trees``."""
         trees = self.sample_trees(n, seed=seed, max_length=max_length)
@@ -389,7 +393,7 @@ class PCFG(TreeParser, LanguageModel):
         distributions = blank_emissions(self.parameters_, ids, [t for t, w in enumerate(words) if w is None])
         return [best_words(self._words.items, p, n, self._left_out(unknown)) for p in distributions]
 
-    def sample_trees(self, n: int = 1, *, seed: int = 0, max_length: int = 200) -> list[Tree]:
+    def sample_trees(self, n: int = 1, *, seed: int | None = None, max_length: int = 200) -> list[Tree]:
         """Return n random trees of at most ``max_length`` words; longer ones are drawn again."""
         self._check_fitted()
         check_count("n", n)
