@@ -12,6 +12,7 @@ from trelliswork.data import Corpus, read_columns
 from trelliswork.data import columns as columns_module
 from trelliswork.data.columns import write_columns_with
 from trelliswork.data.corpus import Column
+from trelliswork.data.files import no_sentence, open_text, shorten, splitter
 from trelliswork.data.shares import excerpts
 from trelliswork.errors import DataError, ShapeError, ValueRangeError
 
@@ -41,7 +42,7 @@ def test_sentences_and_columns(write):
     assert corpus.offsets.dtype == np.int64
     assert corpus.sentences(2) == [["B-NP", "I-NP"], ["B-VP"]]
     assert corpus.lines is None
-    assert corpus.token_lines is None
+    assert corpus.token_lines.tolist() == [0, 1, 5]
     assert corpus.source.endswith("train.txt")
 
 
@@ -231,7 +232,7 @@ def outcome(path, **options):
     """Return what reading and writing give, or the error."""
     try:
         corpus = read_columns(path, keep_lines=True, **options)
-        labels = Column(["N", "V"], np.arange(corpus.n_tokens) % 2)
+        labels = Column(["N", "V"], np.array([len(word) % 2 for word in corpus.columns[0]], int))
         texts = [tagged(corpus, [values], separator=options.get("separator")) for values in (labels, list(labels))]
     except (DataError, ValueRangeError) as error:
         return type(error), str(error)
@@ -247,21 +248,11 @@ def outcome(path, **options):
     st.sampled_from([None, [0], [1, 0], [-1, 0, -1]]),
     st.sampled_from([b"", b"\xef\xbb\xbf", b"\xff"]),
 )
-def test_kernels_read_and_write_what_the_general_code_does(
-    tmp_path_factory, lines, end, ended, separator, columns, first
-):
+def test_kernels_read_and_write_what_plain_code_does(tmp_path_factory, lines, end, ended, separator, columns, first):
     path = tmp_path_factory.mktemp("columns") / "a"
     path.write_bytes(first + end.join(lines).encode() + (end.encode() if ended else b""))
+    expected = plainly(path, separator, columns)
     options = {"separator": separator, "columns": columns}
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(columns_module, "_read_regular", lambda *_: None)
-        expected = outcome(path, **options)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(columns_module, "_SHORT", 0)
-        _compare_with_kernels(path, options, expected)
-
-
-def _compare_with_kernels(path, options, expected):
     assert outcome(path, **options) == expected
     parts = list(excerpts(path, blank_lines=True, first=2, most=2)) if not isinstance(expected[0], type) else []
     together = [outcome(part, allow_empty=True, **options) for part in parts]
@@ -272,8 +263,49 @@ def _compare_with_kernels(path, options, expected):
         assert written[4] == written[5]  # by the kernel, and from strings
 
 
+def plainly(path, separator, columns):
+    """Return what `outcome` should return, or the error."""
+    split, lines, tokens, places, ends, width = splitter(separator), [], [], [], [0], 0
+    try:
+        with open_text(path) as file:
+            for number, line in enumerate(file, start=1):
+                lines.append(line)
+                fields = split(line)
+                edges = (["#begin", "document"], ["#end", "document"])
+                if not fields or fields[0] == "-DOCSTART-" or fields[:2] in edges:
+                    ends += [len(tokens)] * (len(tokens) > ends[-1])
+                    continue
+                if width and len(fields) != width:
+                    raise DataError(
+                        f"{path}:{number}: expected {width} column{'s' * (width != 1)}, as in line {places[0] + 1}, "
+                        f"got {len(fields)}: {shorten(line)}. Is the separator right?"
+                    )
+                width = len(fields)
+                for c in columns or ():
+                    if not -width <= c < width:
+                        raise DataError(
+                            f"{path}:{number}: expected a column {c}, but there are only {width}, 0 to {width - 1}: "
+                            f"{shorten(line)}. Columns are counted from 0. Is the separator right?"
+                        )
+                tokens.append(fields)
+                places.append(number - 1)
+        if not tokens:
+            raise no_sentence(str(path), "one token per line, with its columns")
+    except DataError as error:
+        return DataError, str(error)
+    ends += [len(tokens)] * (len(tokens) > ends[-1])
+    chosen = range(width) if columns is None else columns
+    first = lines[places[0]].strip()
+    between = ("\t" if "\t" in first else " ") if separator is None else separator
+    labels = {line: "NV"[len(fields[chosen[0]]) % 2] for line, fields in zip(places, tokens, strict=True)}
+    text = ""
+    for n, line in enumerate(lines):
+        stripped = line.rstrip("\t\v\f\r ") if separator is None else line
+        text += f"{stripped}{between}{labels[n]}\n" if n in labels else f"{line}\n"
+    return [[fields[c] for fields in tokens] for c in chosen], ends, places, lines, text, text
+
+
 def test_many_distinct_strings(write, monkeypatch):
-    monkeypatch.setattr(columns_module, "_SHORT", 0)
     monkeypatch.setattr(columns_module, "_FEW", 2)
     words = [f"w{k % 50}" for k in range(200)]
     assert read_columns(write("\n".join(words))).columns == [words]

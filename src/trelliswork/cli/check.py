@@ -20,9 +20,9 @@ from trelliswork.cli.options import (
 from trelliswork.compute.display import plural
 from trelliswork.data.reading import (
     FileFormat,
+    LabelReading,
     Layout,
-    place,
-    read_with_lines,
+    read_labeled,
     training_layout,
 )
 from trelliswork.data.reading.inputs import Inputs
@@ -46,7 +46,7 @@ class Part:
 
     def place(self, sentence: int, token: int = 0) -> str:
         """Return file and line of a token."""
-        return place(self.corpus, int(self.corpus.offsets[sentence]) + token, self.name)
+        return self.corpus.place(sentence, token) or self.name
 
 
 def check(
@@ -89,7 +89,8 @@ def check(
 
 
 def _read(name: str, source: Inputs, layout: Layout) -> Part:
-    corpus, labels = read_with_lines(source, layout)
+    corpus: Any
+    corpus, labels = read_labeled(source, layout, LabelReading(None))
     return Part(name, corpus, corpus.sentences(0), labels)
 
 

@@ -152,16 +152,15 @@ def read_spans(
     corpus = AnnotatedText(
         [[unique.setdefault(piece.text, piece.text) for piece in flat]],
         np.cumsum([0, *map(len, columns)]).astype(np.int64),
-        None,
-        np.array(lines, np.int64),
-        source,
-        "".join(f"{document.text}\n" for document in documents),
-        starts,
-        stops,
-        0,
-        documents,
-        ends,
-        firsts,
+        token_lines=np.array(lines, np.int64),
+        source=source,
+        file=path,
+        text="".join(f"{document.text}\n" for document in documents),
+        starts=starts,
+        stops=stops,
+        documents=documents,
+        ends=ends,
+        firsts=firsts,
     )
     return corpus, labels
 

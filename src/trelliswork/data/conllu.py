@@ -2,19 +2,11 @@
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TextIO
 
 from trelliswork.data.corpus import Corpus, CorpusBuilder
-from trelliswork.data.files import (
-    Readable,
-    counting_lines_before,
-    no_sentence,
-    open_text,
-    shorten,
-    source_name,
-    whole_number,
-)
+from trelliswork.data.files import Readable, open_text, shorten, source_name, whole_number
 from trelliswork.errors import DataError, ShapeError, ValueRangeError
 
 COLUMNS = ("id", "form", "lemma", "upos", "xpos", "feats", "head", "deprel", "deps", "misc")
@@ -56,12 +48,11 @@ def read_conllu(
     if isinstance(columns, str) or not len(columns):
         raise ValueRangeError(f"columns must be a sequence of names such as ('form', 'upos'), got {shorten(columns)}.")
     chosen, source = [_index(name) for name in columns], source_name(path)
-    builder, number, sentence = CorpusBuilder(source, len(chosen)), 0, _Ids()
-    flat, unique = builder.flat, builder.unique
+    builder, number, sentence, lines = CorpusBuilder(path, len(chosen)), 0, _Ids(), list[str]()
     with open_text(path) as file:
         for number, line in enumerate(file, start=1):
             if keep_lines:
-                builder.lines.append(line)
+                lines.append(line)
             if line.startswith("#"):
                 continue
             if not line.strip("\t "):
@@ -78,15 +69,12 @@ def read_conllu(
             if fields[0] == str(sentence.words + 1):
                 sentence.words += 1
                 sentence.empty = 0
-                if keep_lines:
-                    builder.token_lines.append(number - 1)
-                flat.extend([unique.setdefault(fields[c], fields[c]) for c in chosen])
+                builder.add([fields[c] for c in chosen], number - 1)
             elif complaint := sentence.skip(fields[0]):
                 raise DataError(f"{source}:{number}: {complaint}: {shorten(line)}.")
         sentence.finish(f"{source}:{number}")
-    if not builder.end_sentence() and not allow_empty:
-        raise no_sentence(source, "ten columns, one word per line")
-    return builder.corpus(keep_lines)
+    builder.end_sentence()
+    return builder.corpus(allow_empty, "ten columns, one word per line", lines if keep_lines else None)
 
 
 @dataclass(slots=True)
@@ -161,32 +149,28 @@ def read_dependencies(
         cycle.
     """
     read = read_conllu(path, columns=(*columns, "head", "deprel"), keep_lines=True, allow_empty=allow_empty)
-    corpus = Corpus(read.columns[:-2], read.offsets, read.lines, read.token_lines, read.source)
-    with counting_lines_before(path):
-        heads = _heads(read, len(columns))
+    corpus, heads = replace(read, columns=read.columns[:-2]), _heads(read, len(columns))
     labels = [[None if label == "_" else label for label in row] for row in read.sentences(len(columns) + 1)]
     return corpus, heads, labels
 
 
 def _heads(read: Corpus, column: int) -> list[list[int | None]]:
     """Return the heads in a column; raise DataError if they form no tree."""
-    assert read.token_lines is not None
     heads: list[list[int | None]] = []
     for n, row in enumerate(read.sentences(column)):
-        first = int(read.offsets[n])
         heads.append([])
         for i, text in enumerate(row):
             head = None if text == "_" else whole_number(text)
             if text != "_" and (head is None or head > len(row) or head == i + 1):
                 raise DataError(
-                    f"{read.source}:{read.token_lines[first + i] + 1}: the head must be 0, another word of 1 to "
+                    f"{read.place(n, i)}: the head must be 0, another word of 1 to "
                     f"{len(row)}, or _, got {shorten(text)}."
                 )
             heads[-1].append(head)
         at = _on_cycle(heads[-1])
         if at is not None:
             raise DataError(
-                f"{read.source}:{read.token_lines[first + at] + 1}: the heads above word {at + 1} form a cycle. "
+                f"{read.place(n, at)}: the heads above word {at + 1} form a cycle. "
                 "Expected a tree: correct a head, or leave it empty (_)."
             )
     return heads

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from trelliswork.data.files import Strings, shorten
+from trelliswork.data.files import RawLines, Readable, Strings, lines_before, no_sentence, shorten, source_name
 from trelliswork.errors import ShapeError
 
 
@@ -27,6 +27,15 @@ class Column(Strings):
 
     def __init__(self, distinct: Sequence[str], ids: NDArray[np.integer]) -> None:
         self.distinct, self.ids = distinct, ids
+
+    @classmethod
+    def of(cls, strings: Sequence[str]) -> Column:
+        """Return strings as a column."""
+        if isinstance(strings, Column):
+            return strings
+        ids: dict[str, int] = {}
+        numbers = [ids.setdefault(string, len(ids)) for string in strings]
+        return cls(list(ids), np.array(numbers, np.int64))
 
     @cached_property
     def strings(self) -> list[str]:
@@ -60,12 +69,16 @@ class Corpus:
         `Column`, which equals such a list.
     offsets : ndarray (n_sentences + 1,)
         Sentence n is the tokens ``offsets[n]`` to ``offsets[n + 1]``.
-    lines : list of str, optional
+    lines : RawLines, optional
         All lines of the file, without line ends.
     token_lines : ndarray (n_tokens,), optional
-        Index into ``lines`` of each token.
+        Index of the line of each token.
     source : str
         File name for messages.
+    file : path, Section or Excerpt, optional
+        The file, or the part of a file, whose lines ``token_lines`` count.
+    parts : sequence of Corpus
+        The corpora that were joined, without their columns.
 
     Raises
     ------
@@ -81,9 +94,11 @@ class Corpus:
 
     columns: Sequence[Sequence[str]]
     offsets: NDArray[np.int64]
-    lines: Sequence[str] | None = None
+    lines: RawLines | None = None
     token_lines: NDArray[np.int64] | None = None
     source: str = ""
+    file: Readable | None = None
+    parts: Sequence[Corpus] = ()
 
     def __post_init__(self) -> None:
         check_offsets("offsets", self.offsets)
@@ -113,6 +128,17 @@ class Corpus:
         """Return one column, sentence by sentence."""
         strings, ends = list(self.columns[column]), self.offsets.tolist()
         return [strings[start:stop] for start, stop in pairwise(ends)]
+
+    def place(self, sentence: int, token: int = 0) -> str | None:
+        """Return file and line of a token, for messages; ``None`` if they are unknown."""
+        for part in self.parts or (self,):
+            if sentence < len(part):
+                if part.token_lines is None:
+                    return None
+                line = lines_before(part.file) + part.token_lines[part.offsets[sentence] + token] + 1
+                return f"{part.source}:{line}"
+            sentence -= len(part)
+        return None
 
     @classmethod
     def from_sentences(cls, sentences: Sequence[Sequence[str | Sequence[str]]]) -> Corpus:
@@ -156,7 +182,8 @@ class Corpus:
         for part in parts:
             for column, more in zip(columns, part.columns, strict=True):
                 column += more
-        return cls(columns, _joined_offsets([part.offsets for part in parts]), source=source)
+        bare = [Corpus([], part.offsets, None, part.token_lines, part.source, part.file) for part in parts]
+        return cls(columns, _joined_offsets([part.offsets for part in parts]), source=source, parts=bare)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -236,30 +263,40 @@ class AttributeCorpus:
 
 
 class CorpusBuilder:
-    """The sentences of a file, or of a part of it, that have been read so far."""
+    """The sentences of a file that have been read so far."""
 
-    def __init__(self, source: str, n_columns: int = 1) -> None:
-        self.source, self.n_columns = source, n_columns
+    def __init__(self, path: Readable, n_columns: int = 1) -> None:
+        self.path, self.n_columns = path, n_columns
         self.flat: list[str] = []  # all columns of the first token, of the second, ...
         self.ends, self.token_lines = array("q", [0]), array("q")
-        self.lines: list[str] = []
         self.unique: dict[str, str] = {}  # equal strings are one object
 
-    def end_sentence(self) -> int:
-        """End the current sentence, if it has tokens; return the number of sentences."""
-        n_tokens = len(self.flat) // self.n_columns
-        if n_tokens > self.ends[-1]:
-            self.ends.append(n_tokens)
-        return len(self.ends) - 1
+    def add(self, fields: Sequence[str], line: int) -> None:
+        """Add the columns of tokens, which are on one line, counted from 0."""
+        unique = self.unique
+        self.flat.extend([unique.setdefault(field, field) for field in fields])
+        self.token_lines.extend(array("q", [line]) * (len(fields) // self.n_columns))
 
-    def corpus(self, keep_lines: bool = False) -> Corpus:
-        """Return the sentences, with the lines of the file if they are to be kept."""
+    def end_sentence(self) -> None:
+        """End the current sentence, if it has tokens."""
+        if len(self.token_lines) > self.ends[-1]:
+            self.ends.append(len(self.token_lines))
+
+    def corpus(self, allow_empty: bool, layout: str, lines: list[str] | None = None) -> Corpus:
+        """Return the sentences, with the lines of the file if they are to be kept; without a sentence it is an error.
+
+        ``layout`` describes a file that has some.
+        """
+        source = source_name(self.path)
+        if not self.flat and not allow_empty:
+            raise no_sentence(source, layout)
         return Corpus(
             [self.flat[c :: self.n_columns] for c in range(self.n_columns)],
             as_array(self.ends, np.int64),
-            self.lines if keep_lines else None,
-            as_array(self.token_lines, np.int64) if keep_lines else None,
-            self.source,
+            None if lines is None else RawLines("".join(f"{line}\n" for line in lines).encode()),
+            as_array(self.token_lines, np.int64),
+            source,
+            self.path,
         )
 
 

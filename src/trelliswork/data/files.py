@@ -102,7 +102,7 @@ class Excerpt:
     """Some lines of a file that is read in parts, whole sentences; a reader takes it like a file of its own."""
 
     file: "str | os.PathLike[str] | Section"
-    lines: Sequence[str]
+    lines: RawLines
     start: int = 0  # lines of the file before
     characters: int = 0  # before, with line ends
     last: bool = True  # whether the file ends here
@@ -117,7 +117,7 @@ class Excerpt:
 
     def joined(self, following: "Excerpt") -> "Excerpt":
         """Return this excerpt and the following one as one."""
-        lines = [*self.lines, *following.lines]
+        lines = RawLines(self.lines.text + following.lines.text)
         return Excerpt(self.file, lines, self.start, self.characters, following.last, self.notes)
 
 
@@ -163,13 +163,18 @@ def source_name(path: Readable) -> str:
     return "<stdin>" if name == "-" else name
 
 
+def lines_before(path: "Readable | None") -> int:
+    """Return the number of lines of a file before a part of it."""
+    return path.lines_before() if isinstance(path, Section | Excerpt) else 0
+
+
 @contextmanager
 def counting_lines_before(path: Readable) -> Iterator[None]:
     """Correct the line numbers in errors about a section or excerpt that does not start its file."""
     try:
         yield
     except DataError as error:
-        before = path.lines_before() if isinstance(path, Section | Excerpt) else 0
+        before = lines_before(path)
         if before:
             number = rf"(?<={re.escape(source_name(path))}:)\d+|(?<=as in line )-?\d+|(?<=after line )\d+"
             text = re.sub(number, lambda found: str(int(found.group()) + before), str(error))

@@ -8,15 +8,17 @@ Excerpts are whole sentences, so that a program can write while it reads.
 """
 
 import os
-from collections.abc import Callable, Iterable, Iterator, Sequence
+import re
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import IO, Any
 
 from trelliswork.data.files import GZIP, Excerpt, RawLines, Readable, Section, open_blocks
 from trelliswork.errors import DataError
 
-FIRST, MOST = 1 << 9, 1 << 14  # tokens, about, of the first part and of the largest ones
+FIRST, MOST = 1 << 12, 1 << 17  # bytes, about, of the first part and of the largest ones
 LONGEST = 10_000  # lines of a paragraph without a place to cut
+_BLANK = re.compile(rb"^[ \t]*\n", re.MULTILINE)
 
 
 def shares(files: Sequence[str | os.PathLike[str]], rank: int, size: int, *, blank_lines: bool | None) -> list[Section]:
@@ -78,8 +80,8 @@ def excerpts(
     *,
     blank_lines: bool,
     cut: Callable[[list[str]], int] | None = None,
-    first: int | None = None,
-    most: int | None = None,
+    first: int = FIRST,
+    most: int = MOST,
 ) -> Iterator[Excerpt]:
     """Yield a file in parts of whole sentences: small ones first, and when a pipe has nothing more for now.
 
@@ -88,12 +90,12 @@ def excerpts(
     path : str or path
         A plain or gzip file, or a `Section` of one; ``-`` is the standard input. An `Excerpt` is yielded as it is.
     blank_lines : bool
-        Whether blank lines separate sentences, and each line is a token; otherwise each line is a sentence.
+        Whether blank lines separate sentences; otherwise each line is a sentence.
     cut : callable, optional
         For text whose sentences may be on several lines: the number of lines, of some after a blank one, that can be
         read without those that follow.
     first, most : int
-        Number of tokens, about, of the first part (512) and of the largest ones (16,384); parts double in size.
+        Number of bytes, about, of the first part and of the largest ones; parts double in size.
 
     Yields
     ------
@@ -103,97 +105,45 @@ def excerpts(
     if isinstance(path, Excerpt):
         yield path
         return
-    with open_blocks(path) as blocks:
-        if blank_lines and cut is None:
-            yield from _sentences(path, blocks, first or FIRST, most or MOST)
-        else:
-            yield from _parts(path, blocks, blank_lines, cut, first or FIRST, most or MOST)
+    size, notes, pending, held, searched = first, dict[str, Any](), list[bytes](), 0, 0
+    start = characters = 0  # lines and characters of earlier parts
 
-
-def _sentences(
-    path: str | os.PathLike[str] | Section, blocks: Iterable[tuple[bytes, bool]], size: int, most: int
-) -> Iterator[Excerpt]:
-    """Yield parts that end after a blank line, whose lines are not split."""
-    import numpy as np
-
-    from trelliswork.data.kernels.columns import cut
-
-    notes: dict[str, Any] = {}
-    pending: list[bytes] = []  # blocks after the last cut
-    start = n_lines = 0  # of the next part, and how many are pending
-    for block, waits in blocks:
-        text, done = np.frombuffer(block, np.uint8), 0
-        while n_lines + block.count(b"\n", done) >= size:
-            end, n_lines = cut(text, done, n_lines, size)
-            if end < 0:
-                break
-            yield Excerpt(path, RawLines(b"".join([*pending, block[done:end]])), start, last=False, notes=notes)
-            pending, start, done, n_lines, size = [], start + n_lines, end, 0, min(2 * size, most)
-        else:
-            n_lines += block.count(b"\n", done)
-        pending.append(block[done:])
-        if waits and (end := _last_blank(joined := b"".join(pending))):
-            lines = RawLines(joined[:end])
-            yield Excerpt(path, lines, start, last=False, notes=notes)
-            pending, start, n_lines = [joined[end:]], start + len(lines), joined.count(b"\n", end)
-    yield Excerpt(path, RawLines(b"".join(pending)), start, notes=notes)
-
-
-def _parts(
-    path: "Readable",
-    blocks: Iterable[tuple[bytes, bool]],
-    blank_lines: bool,
-    cut: Callable[[list[str]], int] | None,
-    size: int,
-    most: int,
-) -> Iterator[Excerpt]:
-    assert not isinstance(path, Excerpt)
-    whole = Excerpt(path, [], last=False)
-    pending: list[str] = []
-    n_tokens = start = characters = searched = 0
-
-    def part(n: int, last: bool = False) -> Excerpt:
-        nonlocal pending, n_tokens, start, characters, searched
-        lines, pending = pending[:n], pending[n:]
-        made = Excerpt(path, lines, start, characters, last, whole.notes)
-        start += n
-        characters += sum(map(len, lines)) + n if cut else 0
-        n_tokens, searched = sum(map(_words, pending)), 0
+    def part(text: bytes, last: bool = False) -> Excerpt:
+        nonlocal start, characters, searched
+        made = Excerpt(path, RawLines(text), start, characters, last, notes)
+        start, characters, searched = start + len(made.lines), characters + len(text.decode()) if cut else 0, 0
         return made
 
-    for block, waits in blocks:
-        for line in RawLines(block):
-            pending.append(line)
-            n_tokens += _words(line)
-            if n_tokens >= size and (not blank_lines or not line.strip(" \t")):
-                yield part(len(pending))
-                size = min(2 * size, most)
-        if not pending or not (waits or (cut and n_tokens >= size)):
-            continue
-        n = _last_blank_line(pending) if blank_lines else len(pending)
-        if not n and cut and (waits or len(pending) >= 2 * searched):  # a long paragraph
-            searched = len(pending)
-            n = cut(pending) or (searched if searched > LONGEST else 0)
-        if n:
-            yield part(n)
-    yield part(len(pending), last=True)
+    with open_blocks(path) as blocks:
+        for block, waits in blocks:
+            done = 0
+            while held + len(block) - done >= size:
+                end = _next_end(block, done + max(0, size - held), blank_lines)
+                if end < 0:
+                    break
+                yield part(b"".join([*pending, block[done:end]]))
+                pending, held, done, size = [], 0, end, min(2 * size, most)
+            pending.append(block[done:])
+            held += len(block) - done
+            if not held or not (waits or (cut and held >= size)):
+                continue
+            text = b"".join(pending)
+            end = len(text)
+            if blank_lines:
+                end = max((blank.end() for blank in _BLANK.finditer(text)), default=0)
+            if not end and cut and (waits or held >= 2 * searched):  # a long paragraph
+                searched, lines = held, RawLines(text)
+                n = cut(lines.strings) or (len(lines) if len(lines) > LONGEST else 0)
+                end = held - len(text.split(b"\n", n)[n]) if n else 0
+            if end:
+                yield part(text[:end])
+            pending, held = [text[end:]], len(text) - end
+        yield part(b"".join(pending), last=True)
 
 
-def _words(line: str) -> int:
-    return line.count(" ") + 1
-
-
-def _last_blank(text: bytes) -> int:
-    """Return the end of the last blank line; 0 if there is none."""
-    end = text.rfind(b"\n") + 1
-    while end:
-        start = text.rfind(b"\n", 0, end - 1) + 1
-        if not text[start:end].strip(b" \t\n"):
-            return end
-        end = start
-    return 0
-
-
-def _last_blank_line(lines: list[str]) -> int:
-    """Return the number of lines up to the last blank one; 0 if there is none."""
-    return next((k for k in range(len(lines), 0, -1) if not lines[k - 1].strip(" \t")), 0)
+def _next_end(text: bytes, at: int, blank_lines: bool) -> int:
+    """Return the end of the first line, or blank line, that ends at a byte or after it; -1 if there is none."""
+    if not blank_lines:
+        return text.find(b"\n", at - 1) + 1 or -1
+    blank = _BLANK.search(text, max(0, at - 1))
+    return blank.end() if blank else -1

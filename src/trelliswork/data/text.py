@@ -1,13 +1,10 @@
 """Plain text: one sentence per line, white space between words."""
 
 import warnings
-from array import array
 from collections.abc import Collection, Iterable, Iterator, Sequence
 
-import numpy as np
-
-from trelliswork.data.corpus import Corpus, as_array
-from trelliswork.data.files import Readable, fields_of, no_sentence, open_text, shorten, source_name
+from trelliswork.data.corpus import Corpus, CorpusBuilder
+from trelliswork.data.files import Readable, fields_of, open_text, shorten
 from trelliswork.errors import DataWarning, ValueRangeError
 
 PUNCTUATION = frozenset(".,;:!?\"')]}”’»…")
@@ -36,19 +33,12 @@ def read_text(path: Readable, *, allow_empty: bool = False, encoding: str = "utf
     DataError
         If there is no sentence, or the file cannot be read (see `open_text`).
     """
-    words: list[str] = []
-    ends = array("q", [0])
-    unique: dict[str, str] = {}
+    builder = CorpusBuilder(path)
     with open_text(path, encoding=encoding) as file:
-        for line in file:
-            fields = fields_of(line)
-            if fields:
-                words.extend([unique.setdefault(field, field) for field in fields])
-                ends.append(len(words))
-    source = source_name(path)
-    if not words and not allow_empty:
-        raise no_sentence(source, "one per line")
-    return Corpus([words], as_array(ends, np.int64), source=source)
+        for number, line in enumerate(file):
+            builder.add(fields_of(line), number)
+            builder.end_sentence()
+    return builder.corpus(allow_empty, "one per line")
 
 
 def _is_glued(word: str) -> bool:

@@ -255,7 +255,7 @@ class TokenizedText(Corpus):
         unique: dict[str, str] = {}
         words = [unique.setdefault(piece.text, piece.text) for piece in pieces]
         starts, stops = (np.array([piece[k] for piece in pieces], np.int64) + before for k in (1, 2))
-        return cls([words], offsets, None, None, source, text, starts, stops, before)
+        return cls([words], offsets, source=source, text=text, starts=starts, stops=stops, before=before)
 
 
 def read_raw_text(

@@ -100,8 +100,8 @@ class Job:
 
         source = dev_input(str(self.calibrate))
         with alone():
-            X, y, layout = read_answers(model, source, FileFormat.auto, None)
-            with naming_lines(source, layout):
+            X, y = read_answers(model, source, FileFormat.auto, None)
+            with naming_lines(source, X):
                 calibrate(model, X, y)
         plain: dict[str, Any] = model.calibration_.to_dict()
         return plain

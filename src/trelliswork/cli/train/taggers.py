@@ -27,10 +27,8 @@ from trelliswork.data.reading import (
     Layout,
     WordParts,
     guess_format,
-    layers_layout,
     naming_lines,
     read_labeled,
-    read_layers,
     read_numbers,
     read_words,
     training_layout,
@@ -123,7 +121,7 @@ def _learn(
     """Fit a tagger to sentences and labels, with development data; return sentences and tokens of all processes."""
     corpus, labels, dev = data
     n_sentences, n_tokens = totals(len(corpus), corpus.n_tokens)
-    with naming_lines(source, layout):
+    with naming_lines(source, corpus):
         job.fit(model, corpus, labels, n_tokens=n_tokens, total=total, dev=dev, **options)
     job.sample = partial(part, dev, corpus)
     model.input_ = layout.to_dict()
@@ -248,11 +246,11 @@ def factorial_crf(
     is a directory for tag, evaluate, inspect and explore.
     """
     source = job.inputs(train)
-    layout = layers_layout(source, format, columns, model.layers, label, separator)
+    layout = training_layout(source, format, columns, label, separator, model.layers)
     how = LabelReading.of(model.scheme, strict)
-    corpus, labels = read_layers(source, layout, model.layers, how)
+    corpus, labels = read_labeled(source, layout, how, model.layers)
     _check_columns(model.features, layout)
-    dev = job.read_dev(read_layers, layout, model.layers, how)
+    dev = job.read_dev(read_labeled, layout, how, model.layers)
     n_sentences, n_tokens = _learn(job, model, source, layout, (corpus, labels, dev), model.max_iter)
     return {
         "sentences": n_sentences,

@@ -13,7 +13,7 @@ from trelliswork.cli.reporting import part
 from trelliswork.cli.train.command import Job
 from trelliswork.cli.use.constituents import holds_trees, read_tokens
 from trelliswork.cli.use.parse import COLUMNS, check_tags, empty_tags, read_treebank
-from trelliswork.data.reading import FileFormat, Layout, naming_lines
+from trelliswork.data.reading import FileFormat, naming_lines
 from trelliswork.data.reading.inputs import Inputs, totals
 from trelliswork.errors import DataError, DataWarning
 
@@ -66,7 +66,7 @@ def parser(
     if any(name is not None for row in labels for name in row):
         total += model.max_iter + 1
     n_sentences, n_tokens = totals(len(corpus), corpus.n_tokens)
-    with naming_lines(source, Layout("conllu", ["form"], None), corpus):
+    with naming_lines(source, corpus):
         job.fit(model, corpus, pairs(heads, labels), n_tokens=n_tokens, total=total, dev=dev)
     model.input_ = {"columns": names}
     job.sample = partial(part, held_out, corpus)
@@ -159,7 +159,10 @@ def pcfg(
     source = job.inputs(train)
     if tags and (format != FileFormat.auto or columns is not None or not holds_trees(source)):
         raise typer.BadParameter("--tags reads the tags of trees; for other files select a column with --columns.")
-    read: Any = partial(read_tokens, format=format, columns=columns, **reading)
+
+    def read(given: Inputs) -> list[list[str]]:
+        return read_tokens(given, format, columns, **reading).sentences(0)
+
     sentences, dev = read(source), job.read_dev(read)
     longest = math.inf if model.max_length is None else model.max_length
     lengths = [len(sentence) for sentence in sentences if 2 <= len(sentence) <= longest]

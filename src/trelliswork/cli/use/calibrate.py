@@ -19,10 +19,9 @@ from trelliswork.data.reading import (
     LabelReading,
     Layout,
     evaluation_layout,
-    layers_layout,
     naming_lines,
     read_labeled,
-    read_layers,
+    training_layout,
 )
 from trelliswork.data.reading.inputs import Inputs
 
@@ -63,9 +62,9 @@ def calibrate(
     check_out(place, force=force)
     fitted = load_for(model, "_calibrate_temperature", "have marginals to calibrate: expected a tagger or parser")
     source = inputs_of(files, bundled, "dev")
-    X, y, layout = read_answers(fitted, source, format, label)
+    X, y = read_answers(fitted, source, format, label)
     print(f"calibrating with {plural(len(X), 'sentences')}", file=sys.stderr)
-    with naming_lines(source, layout):
+    with naming_lines(source, X):
         fit(fitted, X, y)
     save_or_rescue(fitted.save, place, force=force)
     result = fitted.calibration_
@@ -77,8 +76,8 @@ def calibrate(
 
 def read_answers(
     model: Any, source: Inputs, format: FileFormat, label: str | None, how: LabelReading = AUTOMATIC
-) -> tuple[Any, Any, Layout | None]:
-    """Return the sentences and gold answers of files, as ``fit`` takes them, and the layout of the files."""
+) -> tuple[Any, Any]:
+    """Return the sentences and gold answers of files, as ``fit`` takes them."""
     from trelliswork.models.tasks import LayeredTagger, TreeParser
 
     task = type(model)
@@ -89,7 +88,7 @@ def read_answers(
 
         reading = reading_of(model)
         trees = read_gold(source, reading.pop("punctuation"))
-        return tokens_of(trees, **reading), trees, None
+        return tokens_of(trees, **reading), trees
     if issubclass(task, TreeParser):
         from trelliswork.cli.use.parse import check_tags, columns_of, read_treebank
         from trelliswork.models.parser.data import pairs
@@ -98,14 +97,14 @@ def read_answers(
         corpus, heads, labels = read_treebank(source, columns)
         if model.tagger is None:
             check_tags(corpus, columns, source.name)
-        return corpus, pairs(heads, labels), Layout("conllu", ["form"], None)
+        return corpus, pairs(heads, labels)
     layout = Layout.of(model)
     if isinstance(model, LayeredTagger):
         if format not in (FileFormat.auto, FileFormat(layout.format)):
-            layout = layers_layout(source, format, None, model.layers, label, None)
+            layout = training_layout(source, format, None, label, None, model.layers)
         elif label is not None:
-            other = layers_layout(source, FileFormat(layout.format), None, model.layers, label, None)
+            other = training_layout(source, FileFormat(layout.format), None, label, None, model.layers)
             layout = replace(layout, label=other.label)
-        return *read_layers(source, layout, model.layers, how), layout
+        return read_labeled(source, layout, how, model.layers)
     layout = evaluation_layout(layout, source, format, label)
-    return *read_labeled(source, layout, how), layout
+    return read_labeled(source, layout, how)

@@ -13,17 +13,18 @@ from trelliswork.cli.use.loading import check_tokenized
 from trelliswork.cli.use.output import Form, Objects
 from trelliswork.cli.use.parts import answer_parts
 from trelliswork.cli.use.sharing import write_outputs
-from trelliswork.data.reading import FileFormat, guess_format, naming_lines, read_words, words_layout
+from trelliswork.data.reading import FileFormat, Layout, guess_format, naming_lines, read_words, words_layout
 from trelliswork.data.reading.inputs import Inputs
 from trelliswork.errors import DataError
 
 if TYPE_CHECKING:
     from trelliswork.answers import Want
-    from trelliswork.data import Tree
+    from trelliswork.data import Corpus, Tree
     from trelliswork.data.files import Excerpt
     from trelliswork.models.pcfg import PCFG
 
 TREE_ENDINGS = (".mrg", ".trees", ".ptb")
+TREES = Layout("trees", [], None)
 LENGTHS = (10, 40, None)  # maximum sentence lengths that papers on grammar induction report
 
 
@@ -53,9 +54,9 @@ def read_gold(source: Inputs, punctuation: bool) -> "list[Tree]":
     if source.shared:
         files = Inputs(tuple(file for given in source.files for file in tree_files(given)))
         if len(files.files) >= current().size:
-            return [tree for _, part in files.parts(read, blank_lines=None) for tree in part]
-    parts = Inputs(source.files, whole=True).parts(read, blank_lines=None)
-    return source.share([tree for _, part in parts for tree in part])
+            return [tree for part in files.parts(read, TREES) for tree in part]
+    parts = Inputs(source.files, whole=True).parts(read, TREES)
+    return source.share([tree for part in parts for tree in part])
 
 
 def tokens_of(trees: "list[Tree]", tags: bool, lower: bool) -> list[list[str]]:
@@ -67,48 +68,56 @@ def tokens_of(trees: "list[Tree]", tags: bool, lower: bool) -> list[list[str]]:
 
 def read_tokens(
     source: Inputs, format: FileFormat, columns: str | None, *, tags: bool, lower: bool, punctuation: bool
-) -> list[list[str]]:
+) -> "Corpus":
     """Return the sentences of files: words or tags of trees, a column of column or CoNLL-U files, words of text.
 
     A file whose name is not that of trees or CoNLL-U is text, unless a column or a format is given. The tags of CoNLL-U
     are XPOS; text of tags is read as it is.
     """
+    from trelliswork.data import Corpus
+
     if format == FileFormat.auto and columns is None and holds_trees(source):
-        return tokens_of(read_gold(source, punctuation), tags, lower)
+        return replace(
+            Corpus.from_sentences(tokens_of(read_gold(source, punctuation), tags, lower)), source=source.name
+        )
     if columns is None:
         format = read_format(source, format)
     if tags and columns is None and guess_format(source, format) == FileFormat.conllu:
         columns = "xpos"
     corpus = read_words(source, words_layout(source, format, columns, None))
-    return [[word.lower() if lower else word for word in s] for s in corpus.sentences(0)]
+    return _in_case(corpus, lower)
 
 
-def read_as_trained(grammar: "PCFG", source: Inputs, format: FileFormat) -> list[list[str]]:
+def _in_case(corpus: "Corpus", lower: bool) -> "Corpus":
+    """Return a corpus of words, in lower case if that is asked for."""
+    return replace(corpus, columns=[[word.lower() for word in corpus.columns[0]]]) if lower else corpus
+
+
+def read_as_trained(grammar: "PCFG", source: Inputs, format: FileFormat) -> "Corpus":
     """Return the sentences of files, read as the training files were; words for a grammar of tags are an error."""
-    sentences = read_tokens(source, format, None, **reading_of(grammar))
-    check_tokens(grammar, sentences, source.name)
-    return sentences
+    corpus = read_tokens(source, format, None, **reading_of(grammar))
+    check_tokens(grammar, corpus)
+    return corpus
 
 
-def check_tokens(grammar: "PCFG", sentences: list[list[str]], source: str, part: "Excerpt | None" = None) -> None:
+def check_tokens(grammar: "PCFG", corpus: "Corpus", part: "Excerpt | None" = None) -> None:
     """Raise an error if a grammar of tags is given words; warn about text that is not tokenized.
 
     Of a file in parts, the first ones decide.
     """
-    from trelliswork.data import Corpus
     from trelliswork.data.files import shorten
 
-    tokens = [token for sentence in sentences for token in sentence]
+    tokens = corpus.columns[0]
     known = grammar.known_words()
     first = part is None or not part.notes.get("sentences")
     if first and reading_of(grammar)["tags"] and 2 * sum(token in known for token in tokens) < len(tokens):
         some, new = " ".join(grammar.vocabulary_[:3]), next(token for token in tokens if token not in known)
         raise DataError(
-            f"{source}: this grammar was trained on tags (train pcfg --tags), such as {some}, and does not "
+            f"{corpus.source}: this grammar was trained on tags (train pcfg --tags), such as {some}, and does not "
             f"know most of the tokens here, such as {shorten(new)}. Give it tags: trees, CoNLL-U with XPOS, or text of "
             "tags."
         )
-    check_tokenized(grammar, replace(Corpus.from_sentences(sentences), source=source), part)
+    check_tokenized(grammar, corpus, part)
 
 
 def parse_constituents(
@@ -143,7 +152,8 @@ def parse_constituents(
     def work(one: Inputs, stream: TextIO) -> int:
         objects = Objects(stream, form) if form is not None else None
 
-        def write(part: Any, sentences: list[list[str]], _: Any = None) -> None:
+        def write(part: Any, corpus: "Corpus", _: Any = None) -> None:
+            sentences = corpus.sentences(0)
             answers = ask(grammar, sentences, want, decoding=decoding)
             if objects is not None:
                 objects.write(answers, sentences)
@@ -153,24 +163,23 @@ def parse_constituents(
                 stream.write("\t".join([str(answer.value), *([" ".join(spans)] if want.marginals else [])]) + "\n")
 
         if trees:  # which may be on several lines
-            sentences = read_as_trained(grammar, one, format)
+            corpus = read_as_trained(grammar, one, format)
             with naming_lines(one):
-                write(one, sentences)
-            n = len(sentences)
+                write(one, corpus)
+            n = len(corpus)
         else:
             n = answer_parts(one, str(kind), split, grammar, read, write, stream)
         if objects is not None:
             objects.close()
         return n
 
-    def read(part: "Excerpt", may_be_empty: bool) -> tuple[list[list[str]], None]:
+    def read(part: "Excerpt", may_be_empty: bool) -> tuple["Corpus", None]:
         if split is None:
-            sentences = read_tokens(Inputs((part,), allow_empty=may_be_empty), kind, None, **reading)
+            corpus = read_tokens(Inputs((part,), allow_empty=may_be_empty), kind, None, **reading)
         else:
-            corpus = read_raw_text(part, split=split, allow_empty=may_be_empty)
-            sentences = [[word.lower() if reading["lower"] else word for word in s] for s in corpus.sentences(0)]
-        check_tokens(grammar, sentences, str(part), part)
-        return sentences, None
+            corpus = _in_case(read_raw_text(part, split=split, allow_empty=may_be_empty), reading["lower"])
+        check_tokens(grammar, corpus, part)
+        return corpus, None
 
     say_what_is_awaited(source, AWAITED["raw" if split is not None else str(kind)])
     write_outputs(source, out, work, blank_lines=None if trees else split is not None or kind != FileFormat.text)

@@ -156,10 +156,10 @@ def _tagger(
     from trelliswork.models.tasks import LayeredTagger
 
     layered = isinstance(tagger, LayeredTagger)
-    corpus, gold, layout = read_answers(tagger, source, format, label, how)
+    corpus, gold = read_answers(tagger, source, format, label, how)
     check_words(tagger, corpus, source.name)
     golds = gold if layered else {"": gold}
-    with naming_lines(source, layout), alone():
+    with naming_lines(source, corpus), alone():
         judged = _judged(tagger, corpus, golds, decode)
     known = tagger.known_words()
     words: Any = [None] * len(corpus)

@@ -3,7 +3,6 @@
 import json as json_module
 import math
 import secrets
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -91,14 +90,12 @@ def _scored(
     """Return a model, the text of this process, the log evidence of its sentences, and the results for all text."""
     import numpy as np
 
-    from trelliswork.data import Corpus
-
     fitted = load_for(model, "perplexity", "score text: expected a language model, an HMM or a grammar")
     set_beam(fitted, beam)
     if getattr(fitted, "constituents", False):
         layout = Layout("text", [], None) if guess_format(source, format) == FileFormat.text else None
         say_what_is_awaited(source, AWAITED["text"])
-        text = replace(Corpus.from_sentences(read_as_trained(fitted, source, format)), source=source.name)
+        text = read_as_trained(fitted, source, format)
     else:
         layout = Layout(**fitted.input_) if "format" in fitted.input_ else Layout("text", [], None)
         if format != FileFormat.auto or layout.format not in ("columns", "conllu", "text"):
@@ -109,7 +106,7 @@ def _scored(
         if layout.format == "text":
             check_tokenized(fitted, text)
     corpus, n_short = _long_enough(text, getattr(fitted, "shortest", 1), source.name)
-    with naming_lines(source, None if n_short else layout), alone():
+    with naming_lines(source, corpus), alone():
         evidence = fitted.log_prob(corpus) if len(corpus) else np.zeros(0)
         counted = len(corpus) and hasattr(fitted, "unknown_words")
         n_unknown, log_unknown = fitted.unknown_words(corpus) if counted else (0, 0.0)

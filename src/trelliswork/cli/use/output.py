@@ -136,6 +136,7 @@ def write_tagged(
     """
     from trelliswork.data.columns import write_columns_with
     from trelliswork.data.conllu import COLUMNS, write_conllu_with
+    from trelliswork.data.files import RawLines
 
     if form is None:
         _write_spans(corpus, columns[0] if columns else [], out, notes)
@@ -156,7 +157,7 @@ def write_tagged(
             target = out if d == D - 1 else StringIO()
             write_conllu_with(corpus, name, values, target)
             if isinstance(target, StringIO):
-                corpus = replace(corpus, lines=target.getvalue().splitlines())
+                corpus = replace(corpus, lines=RawLines(target.getvalue().encode()))
         return
     rows = [dict(zip(map(COLUMNS.index, names), row, strict=True)) for row in zip(*cells, strict=True)]
     _write_new(corpus, [[("", rows[a:b])] for a, b in pairwise(corpus.offsets.tolist())], out)

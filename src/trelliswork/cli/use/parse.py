@@ -22,9 +22,9 @@ from trelliswork.cli.use.output import (
     write_conllu,
     write_trees,
 )
-from trelliswork.cli.use.parts import answer_parts, bundled_text
+from trelliswork.cli.use.parts import answer_parts
 from trelliswork.cli.use.sharing import collected, write_outputs
-from trelliswork.data.reading import FileFormat, Layout, guess_format, naming_lines, place
+from trelliswork.data.reading import FileFormat, Layout, guess_format, naming_lines
 from trelliswork.data.reading.inputs import Inputs
 from trelliswork.errors import DataError
 
@@ -207,7 +207,7 @@ def _write_part(
     try:
         answers = ask(parser, plain, options.want, decoding=options.decoding, known=evidence)
     except NoTreeError as error:
-        at = place(corpus, int(corpus.offsets[error.sentence]), part)
+        at = corpus.place(error.sentence or 0) or part
         raise DataError(
             f"{at}: no tree of this parser's kind has all known heads of the sentence: mark some as unknown (_), or "
             "leave --known-heads out."
@@ -264,17 +264,12 @@ def read_treebank(
     from trelliswork.data import Corpus
     from trelliswork.data.conllu import read_dependencies
 
-    if source.part:
-        text = bundled_text(source, "conllu", share=True)
-        return read_dependencies(text, columns=columns, allow_empty=True)
-    parts = source.parts(
-        partial(read_dependencies, columns=columns), blank_lines=True, sentences=lambda treebank: treebank[0]
-    )
+    layout = Layout("conllu", list(columns), None)
+    parts = source.parts(partial(read_dependencies, columns=columns), layout, lambda treebank: treebank[0])
     if source.is_one():
-        return parts[0][1]
-    corpus = Corpus.joined([read for _, (read, _, _) in parts], len(columns), source.name)
-    heads = [row for _, (_, rows, _) in parts for row in rows]
-    return corpus, heads, [row for _, (_, _, rows) in parts for row in rows]
+        return parts[0]
+    corpus = Corpus.joined([read for read, _, _ in parts], len(columns), source.name)
+    return corpus, [row for _, rows, _ in parts for row in rows], [row for _, _, rows in parts for row in rows]
 
 
 def evaluate_parser(
@@ -293,7 +288,7 @@ def evaluate_parser(
     if parser.tagger is None:
         check_tags(corpus, columns, source.name)
     known = current().any(any(name is not None for row in labels for name in row))
-    with naming_lines(source, Layout("conllu", ["form"], None), corpus):
+    with naming_lines(source, corpus):
         _check_complete(heads, labels if known else [])
         with alone():
             complete: Any = heads

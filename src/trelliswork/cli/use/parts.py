@@ -2,12 +2,10 @@
 
 from collections.abc import Callable, Iterator
 from functools import partial
-from io import StringIO
 from typing import TYPE_CHECKING, Any, TextIO
 
-from trelliswork.data.reading import Layout, naming_lines
+from trelliswork.data.reading import naming_lines
 from trelliswork.data.reading.inputs import Inputs
-from trelliswork.errors import DataError
 
 if TYPE_CHECKING:
     from trelliswork.data.files import Excerpt, Readable
@@ -25,7 +23,6 @@ def answer_parts(
     is used again is frozen.
     """
     n, held = 0, None
-    lines = Layout("text", [], None) if format == "text" and split is None else None
     for k, following in enumerate(_parts_of(source, format, split)):
         if k == 1:
             model.freeze()
@@ -35,7 +32,7 @@ def answer_parts(
         if found is None:
             continue
         corpus, known = found
-        with naming_lines(part, lines, corpus):
+        with naming_lines(part, corpus):
             write(part, corpus, known)
         part.notes["sentences"] = part.notes.get("sentences", 0) + len(corpus)
         n += len(corpus)
@@ -52,7 +49,7 @@ def _parts_of(source: Inputs, format: str, split: Any = None) -> "Iterator[Excer
 
     (file,) = source.files
     if source.part:
-        yield bundled_text(source, format)
+        yield source.excerpt(format)
         return
     cut = None
     if format in ("csv", "brat") or (format == "jsonl" and _is_array(file)):  # which cannot be cut at lines
@@ -77,26 +74,11 @@ def _is_array(file: "Readable") -> bool:
 
 def _whole(file: "Readable", format: str) -> "Excerpt":
     """Return all lines of a file; none of brat, whose text and spans are two files."""
-    from trelliswork.data.files import Excerpt, open_text
+    from trelliswork.data.files import Excerpt, RawLines, open_blocks
 
     if isinstance(file, Excerpt):
         return file
     if format == "brat":
-        return Excerpt(file, [])
-    with open_text(file) as lines:
-        return Excerpt(file, list(lines))
-
-
-def bundled_text(source: Inputs, format: str, *, share: bool = False) -> "Excerpt":
-    """Return a part of the bundled corpus as a file of a format; with ``share`` what belongs to this process."""
-    from trelliswork.data import bundled, writers
-    from trelliswork.data.files import Excerpt
-
-    assert source.part is not None
-    write = getattr(writers, f"write_{format}", None)
-    if write is None:
-        raise DataError(f"{source}: the bundled corpus has words, tags, chunks and trees, but no ready attributes.")
-    text = StringIO()
-    sentences = bundled.load(source.part)
-    write(source.share(sentences) if share else sentences, text)
-    return Excerpt(source.name, text.getvalue().splitlines())
+        return Excerpt(file, RawLines(b""))
+    with open_blocks(file) as blocks:
+        return Excerpt(file, RawLines(b"".join(block for block, _ in blocks)))

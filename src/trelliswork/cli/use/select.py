@@ -10,7 +10,6 @@ import typer
 from trelliswork.cli.inputs import inputs_of
 from trelliswork.cli.options import TrainedFormatOption
 from trelliswork.cli.use.loading import Model, load_for
-from trelliswork.cli.use.parts import bundled_text
 from trelliswork.cli.use.tag import check_words
 from trelliswork.compute.display import plural
 from trelliswork.data.reading import FileFormat, Layout, read_unlabeled
@@ -106,7 +105,7 @@ def _read(model: Any, file: str, format: FileFormat) -> Any:
     layout, source = Layout.of(model), Inputs((file,))
     given: Any = file
     if source.part:
-        given = bundled_text(source, layout.format if format == FileFormat.auto else str(format))
+        given = source.excerpt(layout.format if format == FileFormat.auto else str(format))
     corpus, _, _ = read_unlabeled(given, layout, format)
     check_words(model, corpus, file)
     return corpus

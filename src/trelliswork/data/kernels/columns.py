@@ -11,8 +11,8 @@ import numpy as np
 from trelliswork.compute.jit import helper, kernel
 from trelliswork.data.kernels.bytes import BASIS, PRIME, are_equal, finished, is_white
 
-DONE, FULL, IRREGULAR = 0, 1, 2  # status of `read`
-_WHITE = -1  # separator: runs of white space
+DONE, FULL, UNUSUAL = 0, 1, 2  # status of `read`
+ACCEPTED, SKIPPED = 1, 2  # what becomes of an unusual line
 _NEWLINE = 10
 
 
@@ -34,12 +34,29 @@ class TokenPlaces(NamedTuple):
     ends: Any  # (n + 1,) number of tokens up to the end of each sentence; the first is 0
 
 
+class Layout(NamedTuple):
+    """Columns of a file."""
+
+    separator: Any  # bytes; none for runs of white space
+    slots: Any  # (width,) the row in `Strings` and `TokenPlaces` of each column, -1 for those that are not wanted
+    edges: Any  # bytes of the first columns of unusual lines, one after another
+    ends: Any  # (n + 1,) where each of them starts and the last one ends
+
+
 class Words(NamedTuple):
     """Strings, one after another, and the one that each of K columns has for each token."""
 
     text: Any
     ptr: Any  # (n + 1,)
     ids: Any  # (K, n_tokens)
+
+
+def empty(n: int, room: int, n_lines: int) -> tuple[Strings, TokenPlaces]:
+    """Return the arrays that `read` fills, for n columns of at most ``room`` strings."""
+    places = np.empty((2, n, room), np.int64)
+    strings = np.full((n, 1 << (2 * room).bit_length()), -1, np.int32), np.empty((n, room), np.uint64), *places
+    tokens = np.empty((n, n_lines), np.int32), np.empty(n_lines, np.int64), np.zeros(n_lines + 1, np.int64)
+    return Strings(*strings, np.zeros(n, np.int64)), TokenPlaces(*tokens)
 
 
 @helper
@@ -49,8 +66,27 @@ def _is_stripped(byte):
 
 
 @helper
-def _equal(text, start, stop, other):
-    return stop - start == len(other) and are_equal(text, start, other, 0, stop - start)
+def _follows(text, t, other):
+    """Return whether a text has the bytes of another from t on."""
+    return t + len(other) <= len(text) and are_equal(text, t, other, 0, len(other))
+
+
+@helper
+def _ends_field(text, t, separator):
+    """Return whether a field ends before byte t."""
+    if text[t] == _NEWLINE:
+        return True
+    return _follows(text, t, separator) if len(separator) else is_white(text[t])
+
+
+@helper
+def _is_edge(text, start, stop, layout):
+    """Return whether a field is one of the ``edges`` of a layout."""
+    for k in range(len(layout.ends) - 1):
+        size = layout.ends[k + 1] - layout.ends[k]
+        if size == stop - start and are_equal(text, start, layout.edges, layout.ends[k], size):
+            return True
+    return False
 
 
 @helper
@@ -77,74 +113,54 @@ def _number(text, start, stop, mixed, c, strings):
 
 
 @kernel
-def read(text, separator, slots, edges, strings, tokens):
-    """Read a column file in which each line that is not blank has ``len(slots)`` columns.
+def read(text, layout, strings, tokens, at):
+    """Read a column file from a line on, up to its end or to a line that is unusual.
 
-    ``slots`` has the row in ``strings`` and ``tokens`` of each column, -1 for those that are not wanted. A line whose
-    first columns are ``edges`` (``-DOCSTART-``, ``#begin``, ``#end``, ``document``), another number of columns or a NUL
-    byte is irregular. Returns ``(number of tokens, number of sentences, status)``.
+    ``at`` has the position and the number of the line, the numbers of tokens and sentences before it, and whether the
+    line is ``ACCEPTED`` or ``SKIPPED`` although it is unusual: its first column is one of the edges, or it has another
+    number of columns than the layout. A blank line, and one that is skipped, ends a sentence. Returns the status.
     """
-    docstart, begin, end, document = edges
-    n, width, t, line = len(text), len(slots), 0, 0
-    n_tokens = n_sentences = 0
-    while t < n:
-        column, second = 0, False  # whether the first field is that of a line between documents
-        blank = True
-        if separator != _WHITE:  # a line of white space is blank
-            at = t
-            while at < n and text[at] != _NEWLINE and _is_stripped(text[at]):
-                at += 1
-            if at == n or text[at] == _NEWLINE:
-                t = at
-        while t < n and text[t] != _NEWLINE:
-            if separator == _WHITE:
-                while t < n and text[t] != _NEWLINE and is_white(text[t]):
+    separator, slots = layout.separator, layout.slots
+    n, width = len(text), len(slots)
+    while at[0] < n:
+        t, column, judged = at[0], 0, at[4]
+        while t < n and text[t] != _NEWLINE and (is_white(text[t]) if len(separator) == 0 else _is_stripped(text[t])):
+            t += 1
+        if t < n and text[t] != _NEWLINE and judged != SKIPPED:
+            t = t if len(separator) == 0 else at[0]
+            while True:
+                start, mixed = t, BASIS
+                while t < n and not _ends_field(text, t, separator):
+                    mixed = (mixed ^ np.uint64(text[t])) * PRIME
                     t += 1
+                if column == width or (column == 0 and judged != ACCEPTED and _is_edge(text, start, t, layout)):
+                    return UNUSUAL
+                if slots[column] >= 0:
+                    number = _number(text, start, t, mixed, slots[column], strings)
+                    if number < 0:
+                        return FULL
+                    tokens.ids[slots[column], at[2]] = number
+                column += 1
+                if len(separator) == 0:
+                    while t < n and text[t] != _NEWLINE and is_white(text[t]):
+                        t += 1
                 if t == n or text[t] == _NEWLINE:
                     break
-            blank = False
-            start, mixed = t, BASIS
-            while t < n:
-                byte = text[t]
-                if byte == _NEWLINE or (is_white(byte) if separator == _WHITE else byte == separator):
-                    break
-                if byte == 0:
-                    return n_tokens, n_sentences, IRREGULAR
-                mixed = (mixed ^ np.uint64(byte)) * PRIME
-                t += 1
-            if column == 0:
-                if _equal(text, start, t, docstart):
-                    return n_tokens, n_sentences, IRREGULAR
-                second = _equal(text, start, t, begin) or _equal(text, start, t, end)
-            elif column == 1 and second and _equal(text, start, t, document):
-                return n_tokens, n_sentences, IRREGULAR
-            if column == width:
-                return n_tokens, n_sentences, IRREGULAR
-            if slots[column] >= 0:
-                number = _number(text, start, t, mixed, slots[column], strings)
-                if number < 0:
-                    return n_tokens, n_sentences, FULL
-                tokens.ids[slots[column], n_tokens] = number
-            column += 1
-            if separator != _WHITE and t < n and text[t] == separator:
-                t += 1
-                if t == n or text[t] == _NEWLINE:  # an empty last column, left to the general reader
-                    return n_tokens, n_sentences, IRREGULAR
-        if blank:
-            if n_tokens > tokens.ends[n_sentences]:
-                n_sentences += 1
-                tokens.ends[n_sentences] = n_tokens
-        else:
+                t += len(separator)
             if column != width:
-                return n_tokens, n_sentences, IRREGULAR
-            tokens.lines[n_tokens] = line
-            n_tokens += 1
-        t += 1
-        line += 1
-    if n_tokens > tokens.ends[n_sentences]:
-        n_sentences += 1
-        tokens.ends[n_sentences] = n_tokens
-    return n_tokens, n_sentences, DONE
+                return UNUSUAL
+            tokens.lines[at[2]] = at[1]
+            at[2] += 1
+        elif at[2] > tokens.ends[at[3]]:
+            at[3] += 1
+            tokens.ends[at[3]] = at[2]
+        while t < n and text[t] != _NEWLINE:
+            t += 1
+        at[0], at[1], at[4] = t + 1, at[1] + 1, 0
+    if at[2] > tokens.ends[at[3]]:
+        at[3] += 1
+        tokens.ends[at[3]] = at[2]
+    return DONE
 
 
 @kernel
@@ -194,22 +210,3 @@ def write(text, token_lines, strip, between, words, out):
         t = stop + 1
         line += 1
     return to
-
-
-@kernel
-def cut(text, start, n_lines, size):
-    """Return the end of the first blank line from ``start`` on with ``size`` lines up to it, and the number of lines.
-
-    ``n_lines`` are before ``start``. The end is -1 if there is none. Blank: spaces and tabs only.
-    """
-    blank = True
-    for t in range(start, len(text)):
-        byte = text[t]
-        if byte == _NEWLINE:
-            n_lines += 1
-            if blank and n_lines >= size:
-                return t + 1, n_lines
-            blank = True
-        elif byte != 32 and byte != 9:
-            blank = False
-    return -1, n_lines

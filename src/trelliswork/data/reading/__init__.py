@@ -2,17 +2,17 @@
 
 import re
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from enum import StrEnum
 from functools import partial
-from itertools import islice, pairwise
+from itertools import chain, islice, pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from trelliswork.data.reading.inputs import BUNDLED, Inputs, current
-from trelliswork.errors import DataError, TrellisworkError
+from trelliswork.errors import DataError, DataWarning, TrellisworkError
 
 if TYPE_CHECKING:
     import numpy as np
@@ -73,7 +73,7 @@ class Layout:
     @property
     def blank_lines(self) -> bool | None:
         """Whether blank lines separate sentences; otherwise lines do, or nothing (None)."""
-        return None if self.format in ("csv", "brat") else self.format not in ("text", "jsonl")
+        return None if self.format in ("csv", "brat", "trees") else self.format not in ("text", "jsonl")
 
     def complete(self, n_columns: int, path: str) -> None:
         """Check the columns of a column file; if none are for the features, all but the labels are."""
@@ -87,23 +87,9 @@ class Layout:
             self.columns = [c for c in range(n_columns) if c not in labels]
 
 
-def place(corpus: "Corpus", token: int, file: "Readable") -> str:
-    """Return the file and, if the corpus has lines, the line of a token, for messages."""
-    from trelliswork.data.files import Excerpt, Section, source_name
-
-    name = source_name(file)
-    if corpus.token_lines is None:
-        return name
-    before = file.lines_before() if isinstance(file, Section | Excerpt) else 0
-    return f"{name}:{before + corpus.token_lines[token] + 1}"
-
-
 @contextmanager
-def naming_lines(source: "Inputs | Readable", layout: Layout | None = None, corpus: Any = None) -> Iterator[None]:
-    """Name file and line in errors about a sentence of a file, or of the files of this process.
-
-    The corpus may have the lines of the file; otherwise the files, if their layout is given, are read again for them.
-    """
+def naming_lines(source: "Inputs | Readable", corpus: Any = None) -> Iterator[None]:
+    """Name the file, and the line if the corpus knows it, in errors about a sentence of a corpus."""
     from trelliswork.data.files import Excerpt, source_name
 
     try:
@@ -111,58 +97,19 @@ def naming_lines(source: "Inputs | Readable", layout: Layout | None = None, corp
     except TrellisworkError as error:
         if error.sentence is None or (isinstance(source, Inputs) and source.part):
             raise
-        if isinstance(source, Inputs):
-            name, files = source.name, source.own(blank_lines=True if layout is None else layout.blank_lines)
-        else:
-            name, files = source_name(source), [source]
+        name = source.name if isinstance(source, Inputs) else source_name(source)
         text = str(error).removeprefix(f"{name}, ")
         if isinstance(source, Excerpt):  # sentences of the whole file are counted
             number = error.sentence + source.notes.get("sentences", 0)
             text = re.sub(rf"\bsentence {error.sentence}\b", f"sentence {number}", text, count=1)
-        if getattr(corpus, "token_lines", None) is not None and len(files) == 1:
-            name = place(corpus, int(corpus.offsets[error.sentence]) + error.token, files[0])
-        elif layout is not None:
-            name = _place(error, files, layout) or name
-        error.args = (f"{name}: {text}",)
+        error.args = (f"{_place(corpus, error.sentence, error.token) or name}: {text}",)
         raise
 
 
-def _place(error: TrellisworkError, files: "Sequence[Readable]", layout: Layout) -> str | None:
-    """Return file and line of the sentence of an error, by reading the files again."""
-    from trelliswork.data.files import Excerpt, source_name
-
-    n = error.sentence
-    assert n is not None
-    for file in files:
-        again = isinstance(file, Excerpt) or Path(source_name(file)).is_file()
-        corpus = _with_lines(file, layout) if again else None
-        if corpus is None:
-            return None
-        if n < len(corpus):
-            return place(corpus, int(corpus.offsets[n]) + error.token, file)
-        n -= len(corpus)
-    return None
-
-
-def _with_lines(path: "Readable", layout: Layout) -> "Corpus | None":
-    """Return the tokens of a file with their lines."""
-    import numpy as np
-
-    from trelliswork.data import Corpus
-    from trelliswork.data.files import fields_of, open_text
-
-    if layout.format in ("columns", "conllu"):
-        return _read(path, layout, layout.columns, keep_lines=True, allow_empty=True)
-    if layout.annotated:
-        with warnings.catch_warnings():  # it has warned before
-            warnings.simplefilter("ignore")
-            return read_annotated(path, layout, allow_empty=True)[0]
-    if layout.format != "text":
-        return None
-    with open_text(path) as lines:
-        sizes = np.array([len(fields_of(line)) for line in lines])
-    offsets = np.concatenate([[0], np.cumsum(sizes[sizes > 0])])
-    return Corpus([], offsets, token_lines=np.repeat(np.arange(len(sizes)), sizes))
+def _place(corpus: Any, sentence: int, token: int) -> str | None:
+    """Return file and line of a token; ``None`` if they are unknown, as for ready attributes."""
+    place = getattr(corpus, "place", None)
+    return None if place is None else place(sentence, token)
 
 
 def guess_format(source: Inputs, format: FileFormat, *, labeled: bool = False) -> FileFormat:
@@ -219,14 +166,6 @@ def format_for(layout: Layout, source: "Inputs | Readable", format: FileFormat) 
     return named if named is not None and (layout.annotated or named in ANNOTATED) else trained
 
 
-def read_annotated(path: "Readable", layout: Layout, **options: Any) -> "tuple[Corpus, list[list[str]]]":
-    """Return the sentences of running text with spans, and their labels."""
-    from trelliswork.data.annotations import read_spans
-    from trelliswork.data.tokenize import tokenizer
-
-    return read_spans(path, format=layout.format, split=tokenizer(layout.tokenizer or "rules"), **options)
-
-
 def _has_columns(path: str, n_lines: int = 200) -> bool:
     """Return whether the first lines look like columns; True for unreadable files, where the reader raises an error."""
     from trelliswork.data.files import fields_of, open_text
@@ -243,14 +182,25 @@ def _has_columns(path: str, n_lines: int = 200) -> bool:
 
 
 def training_layout(
-    source: Inputs, format: FileFormat, columns: str | None, label: str | None, separator: str | None
+    source: Inputs,
+    format: FileFormat,
+    columns: str | None,
+    label: str | None,
+    separator: str | None,
+    layers: Sequence[str] = (),
 ) -> Layout:
-    """Return the layout that the options describe; labels are the last column by default, or upos."""
-    if source.part:
-        return Layout("columns", _numbers(columns) or [0, 1], _label(label, 2), " ")
-    chosen = guess_format(source, format, labeled=True)
+    """Return the layout that the options describe; labels are the last column by default, or upos.
+
+    Those of several ``layers`` are the last columns, or the columns of CoNLL-U with the names of the layers.
+    """
+    if layers and label is not None and len(label.split(",")) != len(layers):
+        raise DataError(f"--label must name a column for each of the layers {', '.join(layers)}, got {label[:80]!r}.")
+    chosen = FileFormat.columns if source.part else guess_format(source, format, labeled=True)
+    if layers and chosen not in (FileFormat.columns, FileFormat.conllu):
+        raise DataError(f"{source.name}: layers of labels need a column or CoNLL-U file, not a {chosen} file.")
     if chosen == FileFormat.conllu:
-        return Layout("conllu", columns.split(",") if columns else ["form"], label or "upos")
+        several = label.split(",") if label else list(layers)
+        return Layout("conllu", columns.split(",") if columns else ["form"], several if layers else label or "upos")
     if chosen == FileFormat.crfsuite:
         return Layout("crfsuite", [], None)
     if chosen in ANNOTATED:
@@ -262,7 +212,14 @@ def training_layout(
             f"{source.name}: plain text has no labels to learn from: expected columns, CoNLL-U, or "
             "spans in JSON lines, CSV or brat (see --format)."
         )
-    return Layout("columns", _numbers(columns), _label(label, -1), separator)
+    numbers, n = _numbers(columns), 3 if source.part else 0  # the bundled corpus has words, tags and chunks
+    separator = " " if source.part else separator
+    if layers:
+        last = list(range(n - len(layers), n))
+        return Layout("columns", numbers or [0] * bool(n), _numbers(label, "--label") or last, separator)
+    return Layout(
+        "columns", numbers or [0, 1] * bool(n), n - 1 if label is None else _number(label, "--label"), separator
+    )
 
 
 def _numbers(text: str | None, option: str = "--columns") -> list[int]:
@@ -278,10 +235,6 @@ def _number(text: str, option: str) -> int:
         some = "numbers separated by commas, such as 0,1" if option == "--columns" else "the number of a column"
         raise DataError(f"{option} must be {some}, counted from 0, got {shorten(text)}.")
     return int(text)
-
-
-def _label(text: str | None, default: int) -> int:
-    return default if text is None else _number(text, "--label")
 
 
 @dataclass(frozen=True)
@@ -335,83 +288,65 @@ def open(
     """
     source = Inputs(tuple(files) if isinstance(files, list | tuple) else (files,))  # type: ignore[arg-type]
     chosen = training_layout(source, FileFormat.auto, None, None, None) if layout is None else replace(layout)
-    how = LabelReading(scheme, strict)
-    if isinstance(chosen.label, list):
-        return read_layers(source, chosen, list(map(str, chosen.label)), how)
-    return read_labeled(source, chosen, how)
+    return read_labeled(source, chosen, LabelReading(scheme, strict))
 
 
 def read_labeled(
-    source: Inputs, layout: Layout, how: LabelReading = AUTOMATIC
-) -> "tuple[Corpus | AttributeCorpus, list[list[str]]]":
-    """Return feature columns and labels of the sentences of this process; see `LabelReading`."""
-    if layout.annotated:
-        return _read_spans(source, layout, how)
-    if layout.format != "crfsuite" or source.part:
-        corpus, (labels,) = _read_parts(source, layout)
-        filled = current().any(not labels or any(label != "_" for row in labels for label in row))
-        if layout.format == "conllu" and not filled:
+    source: Inputs, layout: Layout, how: LabelReading = AUTOMATIC, layers: Sequence[str] | None = None
+) -> "tuple[Corpus | AttributeCorpus, Any]":
+    """Return feature columns and labels of the sentences of this process; see `LabelReading`.
+
+    Of several columns of labels, which may have the names of ``layers``, they are a dict. A layout that names no
+    feature columns is completed.
+    """
+    names = layout.labels()
+    if layout.format == "crfsuite":
+        corpus: Any = source.attributes(layout)
+        rows = [[corpus.labels[a:b] for a, b in pairwise(corpus.offsets.tolist())]]
+    else:
+        wanted = [*layout.columns, *names] if layout.columns else []
+        whole = source.corpus(partial(_read, layout=layout, columns=wanted, strict=how.strict), layout)
+        n = len(whole.columns)
+        if not wanted and n <= len(names):
+            found = f"{n} columns: expected words and {len(names)} layers of labels"
+            expected = found if isinstance(layout.label, list) else "one column: expected words and labels"
+            hint = "" if isinstance(layout.label, list) else ", or --columns and --label"
+            raise DataError(f"{source.name}: only {expected}{hint}.")
+        if not wanted:
+            layout.complete(n, source.name)
+        order = range(n) if wanted else [*layout.columns, *layout.labels()]  # that of the reader
+        columns = [whole.columns[c] for c in order]
+        corpus = replace(whole, columns=columns[: len(layout.columns)])
+        rows = [replace(whole, columns=[column]).sentences() for column in columns[len(layout.columns) :]]
+        if layout.format == "conllu" and not current().any(not rows[0] or any(set(row) != {"_"} for row in rows[0])):
             raise DataError(
                 f"{source.name}: the column of labels is empty (_ everywhere). Choose another with --label."
             )
-        return corpus, _standard(labels, source, layout, how)
-    attributes = source.attributes()
-    rows = [attributes.labels[a:b] for a, b in pairwise(attributes.offsets.tolist())]
-    return attributes, _standard(rows, source, layout, how)
+    labels = [_standard(some, source, corpus, layout, how) for some in rows]
+    if not isinstance(layout.label, list):
+        return corpus, labels[0]
+    return corpus, dict(zip(layers or map(str, names), labels, strict=True))
 
 
-def _read_spans(source: Inputs, layout: Layout, how: LabelReading) -> "tuple[Corpus, list[list[str]]]":
-    """Return the words and labels of running text with spans, in BIO or in the given scheme."""
-    from trelliswork.data import Corpus
-    from trelliswork.data.schemes import convert, model_scheme
-
-    read = partial(read_annotated, layout=layout, strict=how.strict)
-    parts = source.parts(read, blank_lines=layout.blank_lines, sentences=lambda part: part[0])
-    labels = [row for _, (_, rows) in parts for row in rows]
-    if how.scheme not in (None, "auto") and model_scheme(how.scheme) != "bio":
-        labels = [convert(row, "bio", "bioes") for row in labels]
-    if source.is_one():
-        return parts[0][1][0], labels
-    return Corpus.joined([corpus for _, (corpus, _) in parts], 1, source.name), labels
-
-
-def read_with_lines(source: Inputs, layout: Layout) -> "tuple[Corpus, list[list[str]]]":
-    """Return words and labels of one file as they are, with the lines of the tokens if the file has some."""
-    if source.part or layout.annotated:
-        corpus, labels = read_labeled(source, layout, LabelReading(None))
-        assert not hasattr(corpus, "names")
-        return corpus, labels
-    (file,) = source.files
-    read = _read(file, layout, [*layout.columns, layout.label] if layout.columns else [], keep_lines=True)
-    label = len(layout.columns)
-    if not layout.columns:
-        layout.complete(len(read.columns), source.name)
-        label = layout.label
-    return read, read.sentences(label)
-
-
-def _standard(labels: list[list[str]], source: Inputs, layout: Layout, how: LabelReading) -> list[list[str]]:
+def _standard(
+    labels: list[list[str]], source: Inputs, corpus: Any, layout: Layout, how: LabelReading
+) -> list[list[str]]:
     """Return labels in a scheme that models know; a warning says what was converted or repaired."""
-    from trelliswork.data.schemes import standard_labels
+    from trelliswork.data.schemes import N_PLACES, convert, model_scheme, standard_labels
 
+    if layout.annotated:  # in BIO, and checked when they were read
+        is_bio = how.scheme in (None, "auto") or model_scheme(how.scheme) == "bio"
+        return labels if is_bio else [convert(row, "bio", "bioes") for row in labels]
     found = standard_labels(labels, how.scheme)
-    _say_converted(found, source, layout, how)
+    places = [_place(corpus, n, t) or f"sentence {n}, token {t}" for n, t in found.breaks[:N_PLACES]]
+    _say_converted(found, places, source, how)
     if not found.breaks and not found.text:
         return labels
     return [list(row) for row in (found.labels if how.convert else found.repaired)]
 
 
-def _say_converted(found: "StandardLabels", source: Inputs, layout: Layout, how: LabelReading) -> None:
+def _say_converted(found: "StandardLabels", places: Sequence[str], source: Inputs, how: LabelReading) -> None:
     """Warn that labels were converted, and about those that break their scheme; with ``strict``, these are an error."""
-    import warnings
-
-    from trelliswork.data.schemes import N_PLACES
-    from trelliswork.errors import DataWarning
-
-    files = [] if source.part else source.own(blank_lines=True)
-    places = [
-        _place(DataError("").at(n, t), files, layout) or f"sentence {n}, token {t}" for n, t in found.breaks[:N_PLACES]
-    ]
     broken = found.broken(places)
     if broken and how.strict:
         raise DataError(f"{source.name}: {broken}. Correct them, name another --scheme, or leave --strict out.")
@@ -420,78 +355,21 @@ def _say_converted(found: "StandardLabels", source: Inputs, layout: Layout, how:
         warnings.warn(f"{source.name}: {text}.", DataWarning, stacklevel=2)
 
 
-def layers_layout(
-    source: Inputs, format: FileFormat, columns: str | None, layers: Sequence[str], labels: str | None,
-    separator: str | None,
-) -> Layout:  # fmt: skip
-    """Return the layout for several layers of labels: the last columns by default, or CoNLL-U columns by name."""
-    if labels is not None and len(labels.split(",")) != len(layers):
-        raise DataError(f"--label must name a column for each of the layers {', '.join(layers)}, got {labels[:80]!r}.")
-    chosen = FileFormat.columns if source.part else guess_format(source, format, labeled=True)
-    if chosen == FileFormat.conllu:
-        return Layout(
-            "conllu", columns.split(",") if columns else ["form"], labels.split(",") if labels else list(layers)
-        )
-    if chosen != FileFormat.columns:
-        raise DataError(f"{source.name}: layers of labels need a column or CoNLL-U file, not a {chosen} file.")
-    first = 3 - len(layers) if source.part else -len(layers)  # the bundled corpus has words, tags, chunks
-    numbers = _numbers(labels, "--label") or list(range(first, first + len(layers)))
-    inputs = _numbers(columns) or ([0] if source.part else [])
-    return Layout("columns", inputs, numbers, " " if source.part else separator)
-
-
-def read_layers(
-    source: Inputs, layout: Layout, layers: Sequence[str], how: LabelReading = AUTOMATIC
-) -> "tuple[Corpus, dict[str, list[list[str]]]]":
-    """Return feature columns and labels by layer of the sentences of this process; see `read_labeled`."""
-    corpus, labels = _read_parts(source, layout)
-    return corpus, {name: _standard(rows, source, layout, how) for name, rows in zip(layers, labels, strict=True)}
-
-
-def _read_parts(source: Inputs, layout: Layout) -> "tuple[Corpus, list[list[list[str]]]]":
-    """Return feature columns and each column of labels; complete a layout that names no feature columns."""
-    labels = layout.labels()
-    if source.part:
-        corpus = _bundled(source, [*layout.columns, *labels])
-        return _select(corpus, layout.columns), [corpus.sentences(column) for column in labels]
-    corpus = _read_all(source, layout, [*layout.columns, *labels] if layout.columns else [])
-    n, n_features = len(corpus.columns), len(layout.columns)
-    if n_features:  # the reader has put the columns into this order
-        return _select(corpus, range(n_features)), [corpus.sentences(column) for column in range(n_features, n)]
-    if n <= len(labels) and isinstance(layout.label, list):
-        raise DataError(f"{source.name}: only {n} columns: expected words and {len(labels)} layers of labels.")
-    if n <= len(labels):
-        raise DataError(f"{source.name}: only one column: expected words and labels, or --columns and --label.")
-    layout.complete(n, source.name)
-    return _select(corpus, layout.columns), [corpus.sentences(column) for column in layout.labels()]
-
-
 def words_layout(source: Inputs, format: FileFormat, columns: str | None, separator: str | None) -> Layout:
     """Return the layout for reading words only: the first of ``columns``, or the first column."""
     chosen = FileFormat.columns if source.part else guess_format(source, format)
-    if chosen == FileFormat.text:
-        return Layout("text", [], None)
     if chosen == FileFormat.conllu:
         return Layout("conllu", columns.split(",")[:1] if columns else ["form"], None)
     if chosen == FileFormat.crfsuite:
         raise DataError(f"{source.name}: a file of ready attributes has no words.")
-    if chosen in ANNOTATED:
+    if chosen != FileFormat.columns:
         return Layout(str(chosen), [0], None)
     return Layout("columns", _numbers(columns)[:1] or [0], None, " " if source.part else separator)
 
 
 def read_words(source: Inputs, layout: Layout) -> "Corpus":
     """Return the words of the sentences of this process."""
-    from trelliswork.data import Corpus, bundled, read_text
-
-    if source.part:
-        return Corpus.from_sentences([list(s.words) for s in source.share(bundled.load(source.part))])
-    if layout.format == "text":
-        return source.corpus(read_text, blank_lines=False)
-    if layout.annotated:
-        read = lambda file, **options: read_annotated(file, layout, labeled=False, **options)[0]  # noqa: E731
-        return source.corpus(read, blank_lines=layout.blank_lines)
-    return _read_all(source, layout, layout.columns)
+    return source.corpus(partial(_read, layout=layout, columns=layout.columns), layout)
 
 
 def evaluation_layout(layout: Layout, source: Inputs, format: FileFormat, label: str | None) -> Layout:
@@ -528,26 +406,50 @@ class _Parts:
             raise DataError(f"--stream reads {formats} files several times: expected names, not standard input.")
         self._files, self._layout, self._source = source.own(blank_lines=layout.blank_lines), layout, source
         self._size = max(1, n_sentences // current().size)
-        self._scheme: FileScheme | None = None
-        self._breaks: list[tuple[int, int]] = []
+
+    def _rows(self, corpus: "Corpus", name: str) -> "Iterable[tuple[list[str], ...]]":
+        """Return columns of the sentences of some lines of a file."""
+        return zip(corpus.sentences(0), strict=True)
+
+    def _batches(self, columns: list[Any]) -> "Iterator[list[tuple[list[str], ...]]]":
+        from trelliswork.data.shares import excerpts
+
+        for file in self._files:
+            held: list[tuple[list[str], ...]] = []
+            for part in excerpts(file, blank_lines=bool(self._layout.blank_lines)):
+                corpus = _read(part, self._layout, columns, allow_empty=True)
+                held += self._rows(corpus, str(file)) if len(corpus) else []
+                while len(held) >= self._size:
+                    yield held[: self._size]
+                    held = held[self._size :]
+            if held:
+                yield held
 
 
 class LabeledParts(_Parts):
     """Feature columns and labels of column files in parts."""
 
-    def __iter__(self) -> "Iterator[tuple[Corpus, list[list[str]]]]":
-        from trelliswork.data.columns import column_parts
-        from trelliswork.data.schemes import standard_labels
+    _scheme: "FileScheme | None" = None
 
-        layout, before, self._breaks = self._layout, 0, []
-        for file in self._files:
-            for part in column_parts(file, self._size, separator=layout.separator, allow_empty=True):
-                if len(part):
-                    layout.complete(len(part.columns), str(file))
-                    found = standard_labels(part.sentences(layout.label), self._scheme)
-                    self._breaks += [(before + n, t) for n, t in found.breaks]
-                    before += len(part)
-                    yield _select(part, layout.columns), list(map(list, found.labels))
+    def __iter__(self) -> "Iterator[tuple[Corpus, list[list[str]]]]":
+        import numpy as np
+
+        from trelliswork.data import Corpus
+
+        self._breaks, self._places = list[tuple[int, int]](), list[str]()
+        for batch in self._batches([]):
+            *columns, labels = zip(*batch, strict=True)
+            offsets = np.cumsum([0, *map(len, labels)])
+            yield Corpus([list(chain.from_iterable(column)) for column in columns], offsets), list(map(list, labels))
+
+    def _rows(self, corpus: "Corpus", name: str) -> "Iterable[tuple[list[str], ...]]":
+        from trelliswork.data.schemes import N_PLACES, standard_labels
+
+        self._layout.complete(len(corpus.columns), name)
+        found = standard_labels(corpus.sentences(self._layout.label), self._scheme)
+        self._places += [str(corpus.place(*at)) for at in found.breaks[: N_PLACES - len(self._places)]]
+        self._breaks += found.breaks
+        return zip(*map(corpus.sentences, self._layout.columns), map(list, found.labels), strict=True)
 
     def convert(self, seen: "SeenLabels", how: LabelReading) -> bool:
         """Return whether labels encode spans: from now on they are converted, as `read_labeled` does."""
@@ -558,7 +460,7 @@ class LabeledParts(_Parts):
         """Warn about the labels of the last pass."""
         from trelliswork.data.schemes import StandardLabels
 
-        _say_converted(StandardLabels([], [], self._scheme, self._breaks), self._source, self._layout, how)
+        _say_converted(StandardLabels([], [], self._scheme, self._breaks), self._places, self._source, how)
 
 
 class WordParts(_Parts):
@@ -566,20 +468,9 @@ class WordParts(_Parts):
 
     formats = ("text", "columns")
 
-    def __iter__(self) -> "Iterator[list[list[str]]]":
-        from trelliswork.data.columns import column_parts
-        from trelliswork.data.files import fields_of, open_text
-
-        if self._layout.format == "columns":
-            options: Any = {"columns": self._layout.columns, "separator": self._layout.separator, "allow_empty": True}
-            for file in self._files:
-                yield from (part.sentences(0) for part in column_parts(file, self._size, **options) if len(part))
-            return
-        for file in self._files:
-            with open_text(file) as lines:
-                sentences = (words for line in lines if (words := fields_of(line)))
-                while some := list(islice(sentences, self._size)):
-                    yield some
+    def __iter__(self) -> Iterator[list[list[str]]]:
+        for batch in self._batches(self._layout.columns):
+            yield [words for (words,) in batch]
 
 
 def read_numbers(path: str, n: int) -> "NDArray[np.float64]":
@@ -602,58 +493,50 @@ def read_numbers(path: str, n: int) -> "NDArray[np.float64]":
     return np.array(numbers[start : start + n])
 
 
-def _bundled(source: Inputs, columns: list[Any]) -> "Corpus":
-    """Return a part of the bundled corpus: words, tags, chunks; raise an error for a requested column it lacks."""
-    from trelliswork.data import Corpus, bundled
-
-    for column in columns:
-        if column not in range(3):
-            raise DataError(f"the bundled corpus has the columns 0 (word), 1 (tag) and 2 (chunk), got {column}.")
-    assert source.part is not None
-    sentences = source.share(bundled.load(source.part))
-    return Corpus.from_sentences([list(zip(s.words, s.tags, s.chunks, strict=True)) for s in sentences])
-
-
 def read_unlabeled(
     path: "Readable", layout: Layout, format: FileFormat, known: str | None = None, *, allow_empty: bool = False
 ) -> "tuple[Corpus | AttributeCorpus, str, list[list[str | None]] | None]":
     """Return a file to tag with its lines, its format, and the known labels; the label column may be missing."""
-    from trelliswork.data import read_text
-
     chosen = format_for(layout, path, format)
-    if chosen in (FileFormat.crfsuite, FileFormat.text, *ANNOTATED):
-        from trelliswork.data import read_crfsuite
-
-        if known is not None:
-            raise DataError(f"{path}: --known names a column, which a file of this format ({chosen}) does not have.")
-        if chosen in ANNOTATED:
-            given = Layout(str(chosen), [0], -1, tokenizer=layout.tokenizer)
-            return read_annotated(path, given, labeled=False, allow_empty=allow_empty)[0], str(chosen), None
-        read: Any = read_crfsuite if chosen == FileFormat.crfsuite else read_text
-        return read(path, allow_empty=allow_empty), str(chosen), None
-    if chosen != layout.format:
+    if known is not None and chosen not in (FileFormat.columns, FileFormat.conllu):
+        raise DataError(f"{path}: --known names a column, which a file of this format ({chosen}) does not have.")
+    if chosen in ANNOTATED:
+        layout = Layout(str(chosen), [0], -1, tokenizer=layout.tokenizer)
+    elif chosen != layout.format:
         layout = Layout(str(chosen), ["form"] if chosen == FileFormat.conllu else [0], layout.label)
+    more = [] if known is None else [known if chosen == FileFormat.conllu else _number(known, "--known")]
+    corpus = _read(path, layout, [*layout.columns, *more], keep_lines=True, allow_empty=allow_empty)
     if known is None:
-        return _read(path, layout, layout.columns, keep_lines=True, allow_empty=allow_empty), str(chosen), None
-    column = known if chosen == FileFormat.conllu else _number(known, "--known")
-    corpus = _read(path, layout, [*layout.columns, column], keep_lines=True, allow_empty=allow_empty)
+        return corpus, str(chosen), None
     labels = [[None if label == "_" else label for label in s] for s in corpus.sentences(len(corpus.columns) - 1)]
     return replace(corpus, columns=corpus.columns[:-1]), str(chosen), labels
 
 
-def _read(path: "Readable", layout: Layout, columns: list[Any], **options: Any) -> "Corpus":
-    from trelliswork.data import read_columns, read_conllu
+def _read(
+    path: "Readable",
+    layout: Layout,
+    columns: list[Any],
+    *,
+    strict: bool = False,
+    keep_lines: bool = False,
+    allow_empty: bool = False,
+) -> Any:
+    """Return columns of a file; those of running text with spans are words and, if there is a second one, labels."""
+    from trelliswork import data
 
+    if layout.annotated:
+        from trelliswork.data.tokenize import tokenizer
+
+        split, labeled = tokenizer(layout.tokenizer or "rules"), len(columns) > 1
+        options: Any = {"split": split, "labeled": labeled, "strict": strict, "allow_empty": allow_empty}
+        corpus, labels = data.read_spans(path, format=layout.format, **options)
+        both = [corpus.columns[0], list(chain.from_iterable(labels))]
+        return replace(corpus, columns=both[: len(columns)])
+    if layout.format == "text":
+        return data.read_text(path, allow_empty=allow_empty)
+    if layout.format == "crfsuite":
+        return data.read_crfsuite(path, allow_empty=allow_empty)
     if layout.format == "conllu":
-        return read_conllu(path, columns=columns, **options)
-    return read_columns(path, columns=columns or None, separator=layout.separator, **options)
-
-
-def _read_all(source: Inputs, layout: Layout, columns: list[Any]) -> "Corpus":
-    return source.corpus(partial(_read, layout=layout, columns=columns), blank_lines=True)
-
-
-def _select(corpus: "Corpus", which: Any) -> "Corpus":
-    from trelliswork.data import Corpus
-
-    return Corpus([corpus.columns[c] for c in which], corpus.offsets, source=corpus.source)
+        return data.read_conllu(path, columns=columns, keep_lines=keep_lines, allow_empty=allow_empty)
+    options = {"separator": layout.separator, "keep_lines": keep_lines, "allow_empty": allow_empty}
+    return data.read_columns(path, columns=columns or None, **options)

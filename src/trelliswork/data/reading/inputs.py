@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable, Iterator, Sequence, Sized
 from dataclasses import dataclass
+from io import StringIO
 from itertools import repeat
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -10,7 +11,8 @@ from trelliswork.errors import DataError
 if TYPE_CHECKING:
     from trelliswork.compute.sharing import Group
     from trelliswork.data import AttributeCorpus, Corpus
-    from trelliswork.data.files import Readable
+    from trelliswork.data.files import Excerpt, Readable
+    from trelliswork.data.reading import Layout
 
 NAMED = 3  # files that a message names
 PARTS = ("train", "dev", "test")  # of the bundled corpus
@@ -71,6 +73,19 @@ class Inputs:
             raise DataError("<stdin>: processes cannot share standard input. Name files, or leave torchrun out.")
         return [*shares(list(map(str, self.files)), current().rank, current().size, blank_lines=blank_lines)]
 
+    def excerpt(self, format: str) -> "Excerpt":
+        """Return what belongs to this process of a part of the bundled corpus, as a file of a format."""
+        from trelliswork.data import bundled, writers
+        from trelliswork.data.files import Excerpt, RawLines
+
+        assert self.part is not None
+        write = getattr(writers, f"write_{format}", None)
+        if write is None:
+            raise DataError(f"{self}: the bundled corpus has words, tags, chunks and trees, but no ready attributes.")
+        text = StringIO()
+        write(self.share(bundled.load(self.part)), text)
+        return Excerpt(self.name, RawLines(text.getvalue().encode()))
+
     def share(self, sentences: S) -> S:
         """Return the part of sentences in memory that belongs to this process."""
         if not self.shared:
@@ -85,57 +100,45 @@ class Inputs:
     def parts(
         self,
         read: "Callable[..., T]",
-        *,
-        blank_lines: bool | None,
+        layout: "Layout",
         sentences: Callable[[T], Sized] = lambda part: part,  # type: ignore[assignment,return-value]
-    ) -> "list[tuple[Readable, T]]":
+    ) -> list[T]:
         """Return what ``read`` returns for each file of this process, without files that have no sentence.
 
         Some file of some process must have one. ``sentences`` returns those of a result.
         """
+        files = [self.excerpt(layout.format)] if self.part else self.own(blank_lines=layout.blank_lines)
         if self.is_one():
-            return [(self.files[0], read(self.files[0], allow_empty=self.allow_empty))]
-        found = [(file, read(file, allow_empty=True)) for file in self.own(blank_lines=blank_lines)]
-        kept = [(file, part) for file, part in found if len(sentences(part))]
+            return [read(files[0], allow_empty=self.allow_empty)]
+        kept = [part for file in files if len(sentences(part := read(file, allow_empty=True)))]
         if not (current().any(bool(kept)) if self.shared else kept):
             raise no_sentences(self)
         return kept
 
-    def corpus(self, read: "Callable[..., Corpus]", *, blank_lines: bool | None) -> "Corpus":
+    def corpus(self, read: "Callable[..., Corpus]", layout: "Layout") -> "Corpus":
         """Return the sentences that ``read`` returns for each file of this process, as one corpus.
 
         The number of columns is the same on all processes, also on those without sentences.
         """
         from trelliswork.data import Corpus
 
-        parts = self.parts(read, blank_lines=blank_lines)
+        parts = self.parts(read, layout)
         if self.is_one():
-            return parts[0][1]
-        own = [(len(part.columns), str(file), getattr(file, "start", 0)) for file, part in parts]
+            return parts[0]
+        own = [(len(part.columns), str(part.place(0))) for part in parts]
         every = [row for rows in current().gather(own) for row in rows] if self.shared else own
-        width, *first = every[0]
-        for n, *other in every:
+        width, first = every[0]
+        for n, other in every:
             if n != width:
-                expected = f"{width} column{'s' * (width != 1)}, as in {_first_line(*first)}"
-                raise DataError(f"{_first_line(*other)}: expected {expected}, got {n}.")
-        return Corpus.joined([part for _, part in parts], width, self.name)
+                raise DataError(f"{other}: expected {width} column{'s' * (width != 1)}, as in {first}, got {n}.")
+        return Corpus.joined(parts, width, self.name)
 
-    def attributes(self) -> "AttributeCorpus":
+    def attributes(self, layout: "Layout") -> "AttributeCorpus":
         """Return the sentences of files of ready attributes."""
         from trelliswork.data import AttributeCorpus, read_crfsuite
 
-        parts = self.parts(read_crfsuite, blank_lines=True)
-        return parts[0][1] if self.is_one() else AttributeCorpus.joined([part for _, part in parts])
-
-
-def _first_line(path: str, start: int) -> str:
-    """Return the place of the first line, after the byte ``start`` of a file, that is not blank."""
-    from trelliswork.data.files import Section, fields_of, open_text
-
-    section = Section(path, start)
-    with open_text(section) as lines:
-        number = next((k for k, line in enumerate(lines, start=1) if fields_of(line)), 1)
-    return f"{path}:{section.lines_before() + number}"
+        parts = self.parts(read_crfsuite, layout)
+        return parts[0] if self.is_one() else AttributeCorpus.joined(parts)
 
 
 def own_text(source: Inputs) -> Any:
@@ -150,7 +153,7 @@ def own_text(source: Inputs) -> Any:
         return source.share([list(s.words) for s in bundled.load(source.part)])
     if not source.shared:
         return [*source.files]
-    return Inputs(tuple(map(str, files_of(source.files) or ()))).own(blank_lines=False)
+    return [*Inputs(tuple(map(str, files_of(source.files) or ()))).own(blank_lines=False)]
 
 
 def no_sentences(source: Inputs) -> DataError:
