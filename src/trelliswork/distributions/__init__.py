@@ -6,8 +6,9 @@ from trelliswork.distributions.beam_chain import BeamChain
 from trelliswork.distributions.dependency_tree import NearlyProjectiveTree, ProjectiveTree, SpanningTree
 from trelliswork.distributions.factor_graph import FactorGraph
 from trelliswork.distributions.grammar_tree import GrammarExpectations, GrammarTree
-from trelliswork.distributions.linear_chain import ChainExpectations, LinearChain
+from trelliswork.distributions.linear_chain import LinearChain
 from trelliswork.distributions.ngram_chain import NgramChain
+from trelliswork.distributions.path_structure import ChainExpectations
 from trelliswork.distributions.semi_markov_chain import SemiMarkovChain
 from trelliswork.distributions.span_tree import SpanTree
 from trelliswork.distributions.tree_base import TreeExpectations

@@ -46,7 +46,7 @@ class BeamChain(LinearChain):
     kind: ClassVar[Kind] = "lower"
 
     def __init__(self, chain: LinearChain, beam: Beam) -> None:
-        if chain._potentials is None:
+        if chain.backend != "kernel":
             raise ValueRangeError(f"beams need backend='kernel' (CPU tensors), got backend={chain.backend!r}.")
         expected = passes.expectations(chain._potentials, beam)
         B, T, S = chain.log_unary.shape
@@ -82,7 +82,6 @@ class BeamChain(LinearChain):
         return super().argmax()
 
     def _viterbi(self) -> tuple[Tensor, Tensor]:
-        assert self._whole._potentials is not None
         paths = passes.viterbi(self._whole._potentials, self.beam)
         return self._with_scores(paths.labels, paths.scores)
 

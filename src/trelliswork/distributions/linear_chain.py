@@ -2,15 +2,16 @@
 
 from functools import cached_property
 from operator import attrgetter
-from typing import Any, ClassVar, NamedTuple, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from trelliswork.compute.checks import check_lengths, number_of_best
+from trelliswork.compute.checks import check_lengths
 from trelliswork.compute.kernels.scores import are_scores
-from trelliswork.distributions.base import Best, LogLinear
+from trelliswork.distributions.base import Best
+from trelliswork.distributions.path_structure import PairStructure
 from trelliswork.distributions.tensors import (
     bool_mask,
     check_integers,
@@ -19,7 +20,6 @@ from trelliswork.distributions.tensors import (
     edge_scores,
     expectation,
     floats,
-    forbidden,
     host,
     view,
 )
@@ -29,15 +29,7 @@ from trelliswork.inference.chain import autograd, torch_path
 from trelliswork.inference.chain.beam import Beam, chosen_beam
 
 
-class ChainExpectations(NamedTuple):
-    """log Z (B,), marginals of positions (B, T, S) or segments, and expected transition counts (B, S, S)."""
-
-    log_z: Tensor
-    marginals: Tensor
-    transition_counts: Tensor
-
-
-class LinearChain(LogLinear):
+class LinearChain(PairStructure):
     r"""Label sequences scored by labels and pairs of neighboring labels.
 
     .. math:: p(y) \propto \exp\Big(\sum_t u_t(y_t) + \sum_t w_t(y_t, y_{t+1}) + s(y_1) + e(y_T)\Big)
@@ -54,7 +46,8 @@ class LinearChain(LogLinear):
     lengths : Tensor of int (B,), optional
         Length of each sequence, 1 to T; all T by default. The padding is ignored.
     backend : {"auto", "kernel", "torch"}
-        ``auto`` uses compiled kernels for CPU tensors and torch operations for others.
+        ``auto`` uses compiled kernels for CPU tensors. ``torch`` computes log Z and marginals by torch operations on
+        the tensors' device, in O(B T S^2) memory; best labelings and samples are always computed on the CPU.
 
     Notes
     -----
@@ -111,27 +104,24 @@ class LinearChain(LogLinear):
             if self.backend == "kernel" and (clean[0] is not unary or clean[1] is not pairwise):
                 self._arrays = _arrays(*clean)
             unary, pairwise = clean
-        self._log_unary, self._log_pairwise = (
-            unary,
-            pairwise,
-        )  # with start, end and evidence, without nan in the padding
+        self._scores, self._pairs = unary, pairwise  # with start, end and evidence, without nan in the padding
 
-    log_unary = property(attrgetter("_log_unary"), doc="Scores (B, T, S) of labels, with start, end and evidence.")
-    log_pairwise = property(attrgetter("_log_pairwise"), doc="Scores of pairs of neighboring labels.")
+    log_unary = property(attrgetter("_scores"), doc="Scores (B, T, S) of labels, with start, end and evidence.")
 
     @property
-    def _potentials(self) -> chain.Potentials | None:
-        """The potentials laid out for the kernels; ``None`` if torch computes."""
-        if self.backend == "kernel" and not are_scores(*self._arrays):
+    def _potentials(self) -> chain.Potentials:
+        """The potentials laid out for the kernels."""
+        if self.backend != "kernel":
+            own, between = host(self._scores.detach()), host(self._pairs.detach())
+            return chain.chain_potentials(own, between, host(self.lengths))
+        if not are_scores(*self._arrays):
             raise ValueRangeError(
                 "the potentials have nan or +inf: somebody has written into the tensors of this chain."
             )
         return self._laid_out
 
     @cached_property
-    def _laid_out(self) -> chain.Potentials | None:
-        if self.backend != "kernel":
-            return None
+    def _laid_out(self) -> chain.Potentials:
         own, between = self._arrays
         if between.size:  # all has been checked
             matrices = between.reshape(-1, *between.shape[-2:])
@@ -152,50 +142,20 @@ class LinearChain(LogLinear):
         lengths = check_lengths(self._lengths, *self._batch)
         return torch.as_tensor(lengths, device=self._device)
 
-    def expectations(self) -> ChainExpectations:
-        """Return log Z (B,), node marginals (B, T, S) and transition counts (B, S, S), from one pass."""
-        needs_graph = self._needs_graph
-        if not needs_graph and (potentials := self._potentials) is not None:
-            value, moments = chain.expectations(potentials, counts=True)
-            return ChainExpectations(
-                torch.from_numpy(value.astype(potentials.log_unary.dtype, copy=False)),
-                torch.from_numpy(moments.marginals),
-                torch.from_numpy(moments.counts),
-            )
-        log_z, marginals, counts = self._moments(per_position=False)
-        return ChainExpectations(log_z.to(marginals.dtype), marginals, counts)
-
-    def marginals(self) -> Tensor:
-        """Return p(y_t = j), (B, T, S); zero in the padding and for impossible sequences."""
-        return self._moments(per_position=False)[1]
-
-    def transition_counts(self) -> Tensor:
-        """Return the expected number of transitions from label i to label j, (B, S, S); paper 1, eq. 20."""
-        return self._moments(per_position=False)[2]
-
     def edge_marginals(self) -> Tensor:
         """Return p(y_t = i, y_{t+1} = j), (B, T-1, S, S); ``transition_counts`` needs T times less memory."""
         return self._moments(per_position=True)[2]
 
     def _viterbi(self) -> tuple[Tensor, Tensor]:
-        if (potentials := self._potentials) is not None:
-            labels, scores = chain.viterbi(potentials)
-            return self._with_scores(labels, scores)
-        return super()._viterbi()
+        return self._with_scores(*chain.viterbi(self._potentials))
 
     def _ranked(self, k: int) -> tuple[Tensor, Tensor]:
-        if (potentials := self._potentials) is not None:
-            return self._with_scores(*chain.topk(potentials, k))
-        _, T, S = self.log_unary.shape
-        few = number_of_best(k, (S, T))
-        labels, scores = torch_path.topk(self.log_unary, self.log_pairwise, self.lengths, few)
-        self._check_possible(scores[:, 0], "nothing to decode")
-        return labels, scores
+        return self._with_scores(*chain.topk(self._potentials, k))
 
     def mbr(self) -> Best:
         """Return the labels (B, T) with the most expected hits: posterior decoding."""
         with torch.no_grad():
-            log_z, marginals, _ = self._moments(per_position=False)
+            log_z, marginals, _ = self._sums()
         self._check_possible(log_z, "nothing to decode")
         return self._best(marginals.argmax(dim=2).masked_fill(~self._valid(), -1))
 
@@ -203,12 +163,7 @@ class LinearChain(LogLinear):
         B, T, _ = self.log_unary.shape
         device = generator.device if generator is not None else self.log_unary.device
         uniforms = torch.rand((n, B, T), dtype=torch.float64, generator=generator, device=device)
-        if (potentials := self._potentials) is not None:
-            return torch.from_numpy(chain.sample(potentials, uniforms.cpu().numpy()))
-        unary, pairwise = self.log_unary.double(), self.log_pairwise.double()
-        log_z, log_alpha = torch_path.forward(unary, pairwise, self.lengths)
-        self._check_possible(log_z, "nothing to sample")
-        return torch_path.sample(pairwise, self.lengths, log_alpha, uniforms.to(unary.device))
+        return self._tensor(chain.sample(self._potentials, uniforms.cpu().numpy()))
 
     def condition(self, *, known: Any = None, allowed: Any = None) -> "LinearChain":
         """Return the chain given evidence; the difference of the log partitions is the evidence's log probability.
@@ -229,7 +184,7 @@ class LinearChain(LogLinear):
             labels = check_integers("known", known, (B, T), -1, S - 1, self._valid())
             mask &= (labels[:, :, None] < 0) | (labels[:, :, None] == torch.arange(S, device=device))
         unary = self.log_unary.masked_fill(~mask, -torch.inf)
-        return LinearChain(unary, self.log_pairwise, lengths=self.lengths, backend=self.backend)
+        return self._like(unary, self.log_pairwise)
 
     def within(self, beam: Beam | str) -> "LinearChain":
         """Return the chain restricted to few labels per position: a ``BeamChain``, whose log Z is a lower bound.
@@ -246,20 +201,14 @@ class LinearChain(LogLinear):
         chosen = chosen_beam(beam, self.log_unary.shape[2], shared=shared)
         return self if chosen is None else BeamChain(self, chosen)
 
-    def _copies(self, B: int) -> "LinearChain":
-        T, S = self.log_unary.shape[1:]
-        unary, lengths = self.log_unary.expand(B, T, S), self.lengths.expand(B)
-        return LinearChain(unary, self.log_pairwise, lengths=lengths, backend=self.backend)
+    def _like(self, scores: Tensor, pairwise: Tensor, lengths: Tensor | None = None) -> "LinearChain":
+        lengths = self.lengths if lengths is None else lengths
+        return LinearChain(scores, pairwise, lengths=lengths, backend=self.backend)
 
     @property
     def _per_position(self) -> bool:
         """Return True if transitions differ between positions, so that sums over positions do not determine scores."""
         return self.log_pairwise.ndim == 4 and self.log_pairwise.shape[1] > 1
-
-    @property
-    def _needs_graph(self) -> bool:
-        """Return True if results are to be differentiated."""
-        return torch.is_grad_enabled() and (self.log_unary.requires_grad or self.log_pairwise.requires_grad)
 
     def _clean(self, unary: Tensor, pairwise: Tensor) -> tuple[Tensor, Tensor]:
         """Return potentials without nan or +inf in the padding; raise if there are any elsewhere."""
@@ -269,26 +218,20 @@ class LinearChain(LogLinear):
         """Return positions (B, T) that are not padding."""
         return self._inside(self.log_unary.shape[1])
 
-    def _double(self) -> "LinearChain":
-        if self.log_unary.dtype == torch.float64:
-            return self
-        return LinearChain(
-            self.log_unary.double(), self.log_pairwise.double(), lengths=self.lengths, backend=self.backend
-        )
-
-    def _is_alike(self, other: Self) -> bool:
-        return self.log_unary.shape == other.log_unary.shape
-
     def _log_z(self) -> Tensor:
-        return autograd.log_partition(self.log_unary, self.log_pairwise, self.lengths, self._potentials)
+        potentials = self._potentials if self.backend == "kernel" else None
+        return autograd.log_partition(self.log_unary, self.log_pairwise, self.lengths, potentials)
+
+    def _sums(self) -> tuple[Tensor, Tensor, Tensor]:
+        return self._moments(per_position=False)
 
     def _moments(self, per_position: bool | None = None) -> tuple[Tensor, Tensor, Tensor]:
         """Return log Z (float64), marginals, and edges (B, T-1, S, S) or their sums over positions (B, S, S)."""
         B, T, S = self.log_unary.shape
         per_position = self._per_position if per_position is None else per_position
         needs_graph = self._needs_graph
-        if not needs_graph and (potentials := self._potentials) is not None:
-            value, moments = chain.expectations(potentials, edges=per_position, counts=not per_position)
+        if not needs_graph and self.backend == "kernel":
+            value, moments = chain.expectations(self._potentials, edges=per_position, counts=not per_position)
             pairs = moments.edges if per_position else moments.counts
             return torch.from_numpy(value), torch.from_numpy(moments.marginals), torch.from_numpy(pairs)
         pairwise = self.log_pairwise if self.log_pairwise.ndim == 4 else self.log_pairwise[None, None]
@@ -302,9 +245,9 @@ class LinearChain(LogLinear):
                 unary = unary.detach().requires_grad_()
             if not needs_graph or not pairwise.requires_grad:
                 pairwise = pairwise.detach().requires_grad_()
-            wide = LinearChain(unary, pairwise, lengths=self.lengths, backend=self.backend)
-            log_z = wide._log_z()
-            nodes, edges = torch.autograd.grad(log_z.sum(), (unary, pairwise), create_graph=needs_graph)
+            log_z = self._like(unary, pairwise)._log_z()
+            leaves = unary, pairwise  # without transitions, T = 1, one is not used
+            nodes, edges = torch.autograd.grad(log_z.sum(), leaves, create_graph=needs_graph, materialize_grads=True)
         edges = edges[:, : T - 1] if per_position else edges.sum(dim=1)
         return (log_z if needs_graph else log_z.detach()), nodes, edges
 
@@ -313,10 +256,6 @@ class LinearChain(LogLinear):
 
     def _torch_log_z(self, beta: Any = 1) -> Tensor:
         return torch_path.log_partition(self.log_unary, self.log_pairwise, self.lengths, beta)
-
-    def _forbidden_by(self, other: Self) -> "LinearChain":
-        own, between = (self.log_unary, other.log_unary), (self.log_pairwise, other.log_pairwise)
-        return LinearChain(forbidden(*own), forbidden(*between), lengths=self.lengths, backend=self.backend)
 
     def _expected_score(self, moments: tuple[Tensor, Tensor, Tensor], sizes: bool = False) -> Tensor:
         _, marginals, edges = moments

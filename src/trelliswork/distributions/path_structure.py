@@ -1,23 +1,81 @@
-"""Base of structures that are the paths of a graph: segmentations, alignments. See ``inference.semirings``."""
+"""Bases of chains and of other structures that are the paths of a graph: segmentations, alignments."""
 
 from abc import abstractmethod
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, NamedTuple, Self
 
 import torch
 from torch import Tensor
 
 from trelliswork.compute.checks import check_scores, check_shape
 from trelliswork.distributions.base import Best, LogLinear
-from trelliswork.distributions.linear_chain import ChainExpectations
 from trelliswork.distributions.tensors import choose_backend, expectation, forbidden, host
 from trelliswork.errors import ValueRangeError
-from trelliswork.inference.paths import expectations, log_partition, torch_log_partition
+from trelliswork.inference.paths import log_partition, torch_log_partition
 from trelliswork.inference.semirings import Integers, Lattice, Recursions
 from trelliswork.inference.tensors import doubles
 
 
-class PathStructure(LogLinear):
-    """Base class of structures scored by parts (B, ..) and by pairs (S, S) of neighboring parts."""
+class ChainExpectations(NamedTuple):
+    """log Z (B,), marginals of positions (B, T, S) or other parts, and expected transition counts (B, S, S)."""
+
+    log_z: Tensor
+    marginals: Tensor
+    transition_counts: Tensor
+
+
+class PairStructure(LogLinear):
+    """Base class of structures scored by parts (B, ..) and by pairs of neighboring parts."""
+
+    _scores: Tensor
+    _pairs: Tensor
+
+    log_pairwise = property(lambda self: self._pairs, doc="Scores of pairs of neighboring parts.")
+
+    def expectations(self) -> ChainExpectations:
+        """Return log Z (B,), the marginals and the expected number of pairs (B, S, S), from one pass."""
+        log_z, marginals, counts = self._sums()
+        return ChainExpectations(log_z.to(self._dtype), marginals, counts)
+
+    def marginals(self) -> Tensor:
+        """Return probabilities of the parts of a structure; zero in the padding and where nothing is possible."""
+        return self._sums()[1]
+
+    def transition_counts(self) -> Tensor:
+        """Return the expected number of pairs of neighboring parts (B, S, S); paper 1, eq. 20."""
+        return self._sums()[2]
+
+    def _sums(self) -> tuple[Tensor, Tensor, Tensor]:
+        """Return log Z (float64), the marginals and the expected number of pairs (B, S, S)."""
+        moments: tuple[Tensor, Tensor, Tensor] = self._moments()
+        return moments
+
+    @property
+    def _needs_graph(self) -> bool:
+        """Return True if results are to be differentiated."""
+        return torch.is_grad_enabled() and (self._scores.requires_grad or self._pairs.requires_grad)
+
+    def _like(self, scores: Tensor, pairwise: Tensor, lengths: Tensor | None = None) -> Any:
+        """Return the distribution with other scores."""
+        make: Any = type(self)
+        return make(scores, pairwise, lengths=self.lengths if lengths is None else lengths, backend=self.backend)
+
+    def _copies(self, B: int) -> Any:
+        scores, lengths = (x.expand(B, *x.shape[1:]) for x in (self._scores, self.lengths))
+        return self._like(scores, self._pairs, lengths)
+
+    def _forbidden_by(self, other: Self) -> Any:
+        return self._like(forbidden(self._scores, other._scores), forbidden(self._pairs, other._pairs))
+
+    def _double(self) -> Any:
+        double = self._dtype == torch.float64
+        return self if double else self._like(self._scores.double(), self._pairs.double())
+
+    def _is_alike(self, other: Self) -> bool:
+        return self._alike == other._alike and self._scores.shape == other._scores.shape
+
+
+class PathStructure(PairStructure):
+    """Base class of structures whose pairs have scores (S, S)."""
 
     _recursions: ClassVar[Recursions]
     _lattice: Lattice
@@ -35,17 +93,6 @@ class PathStructure(LogLinear):
             check_scores(name, host(scores.detach()), host(inside))
             scores = torch.where(inside.reshape(*inside.shape, *[1] * (scores.ndim - inside.ndim)), scores, 0)
         self._scores, self._pairs = scores.to(self._dtype), pairwise.to(self._dtype)
-
-    log_pairwise = property(lambda self: self._pairs, doc="Scores of pairs of neighboring parts.")
-
-    def expectations(self) -> ChainExpectations:
-        """Return log Z (B,), the marginals and the expected number of pairs (B, S, S), from one pass."""
-        log_z, marginals, counts = self._moments()
-        return ChainExpectations(log_z.to(self._dtype), marginals, counts)
-
-    def transition_counts(self) -> Tensor:
-        """Return the expected number of pairs of neighboring parts (B, S, S)."""
-        return self._moments()[2]
 
     def _ranked(self, k: int) -> tuple[Tensor, Tensor]:
         paths, scores = self._recursions.topk(self._lattice, *self._arrays(), k)
@@ -72,17 +119,6 @@ class PathStructure(LogLinear):
     def _decode(self, paths: Integers) -> Integers:
         """Return structures (.., n) of paths (.., longest); -1 everywhere where there is no path."""
 
-    def _like(self, scores: Tensor, pairwise: Tensor, lengths: Tensor | None = None) -> Self:
-        """Return the distribution with other scores."""
-        make: Any = type(self)
-        return make(scores, pairwise, lengths=self.lengths if lengths is None else lengths, backend=self.backend)
-
-    def _copies(self, B: int) -> Self:
-        scores, lengths = self._scores, self.lengths
-        copies = (x.expand(B, *x.shape[1:]) for x in (scores, lengths))
-        scores, lengths = copies
-        return self._like(scores, self._pairs, lengths)
-
     def _arrays(self) -> tuple[Any, Any]:
         return doubles(self._scores).reshape(len(self._scores), -1), doubles(self._pairs).reshape(-1)
 
@@ -95,10 +131,10 @@ class PathStructure(LogLinear):
         return torch_log_partition(self._recursions, self._lattice, self._scores, self._pairs, beta)
 
     def _moments(self) -> tuple[Tensor, Tensor, Tensor]:
-        needs_graph = torch.is_grad_enabled() and (self._scores.requires_grad or self._pairs.requires_grad)
+        needs_graph = self._needs_graph
         B, S = len(self._scores), len(self._pairs)
         if self.backend == "kernel" and not needs_graph:
-            found = expectations(self._recursions, self._lattice, self._scores, self._pairs)
+            found = self._recursions.expectations(self._lattice, *self._arrays())
             marginals, counts = (torch.from_numpy(x).to(self._dtype) for x in (found.parts, found.pairs))
             return torch.from_numpy(found.log_z), marginals.reshape(self._scores.shape), counts.reshape(B, S, S)
         with torch.enable_grad():
@@ -112,13 +148,3 @@ class PathStructure(LogLinear):
     def _expected_score(self, moments: tuple[Tensor, Tensor, Tensor], sizes: bool = False) -> Tensor:
         pairs = self._pairs.expand(moments[2].shape)
         return expectation(moments[1], self._scores, sizes) + expectation(moments[2], pairs, sizes)
-
-    def _forbidden_by(self, other: Self) -> Self:
-        return self._like(forbidden(self._scores, other._scores), forbidden(self._pairs, other._pairs))
-
-    def _double(self) -> Self:
-        double = self._dtype == torch.float64
-        return self if double else self._like(self._scores.double(), self._pairs.double())
-
-    def _is_alike(self, other: Self) -> bool:
-        return type(self) is type(other) and self._scores.shape == other._scores.shape

@@ -4,6 +4,7 @@ CPU tensors go through the compiled `Recursions`. Other devices, second derivati
 operations over the edges, level by level; memory is then a few numbers per edge.
 """
 
+from functools import partial
 from itertools import pairwise
 from typing import Any
 
@@ -11,18 +12,22 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from trelliswork.inference.semirings import Expectations, Lattice, Recursions
+from trelliswork.inference import tensors
+from trelliswork.inference.semirings import Lattice, Recursions
 from trelliswork.inference.tensors import doubles, exp, finite, plus
-
-
-def expectations(recursions: Recursions, lattice: Lattice, parts: Tensor, pairs: Tensor) -> Expectations:
-    """Return log Z (B,) and expected parts (B, P) and pairs (B, Q), arrays, from scores (B, ..) and (..)."""
-    return recursions.expectations(lattice, doubles(parts).reshape(len(parts), -1), doubles(pairs).reshape(-1))
 
 
 def log_partition(recursions: Recursions, lattice: Lattice, parts: Tensor, pairs: Tensor) -> Tensor:
     """Return log Z (B,) in float64 from CPU tensors of parts (B, ..) and pairs (..), differentiable twice."""
-    return _LogPartition.apply(parts, pairs, recursions, lattice)
+    scores = doubles(parts).reshape(len(parts), -1), doubles(pairs).reshape(-1)
+
+    def compute(wanted: bool) -> Any:
+        if not wanted:
+            return recursions.log_partition(lattice, *scores), None
+        log_z, nodes, sums = recursions.expectations(lattice, *scores)
+        return log_z, lambda by: (by[:, None] * torch.from_numpy(nodes), by @ torch.from_numpy(sums))
+
+    return tensors.log_partition(compute, partial(torch_log_partition, recursions, lattice), parts, pairs)
 
 
 def torch_log_partition(
@@ -67,30 +72,3 @@ def _log_sum(values: Tensor, node: Tensor, n: int, beta: float) -> Tensor:
     sums = values.new_zeros(n).index_add(0, node, exp(plus(values, -top[node]) * beta))
     positive = sums > 0
     return torch.where(positive, torch.where(positive, sums, 1).log() / beta + top, -torch.inf)
-
-
-class _LogPartition(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx: Any, parts: Tensor, pairs: Tensor, recursions: Recursions, lattice: Lattice) -> Tensor:
-        ctx.structure = recursions, lattice
-        ctx.save_for_backward(parts, pairs)
-        if any(ctx.needs_input_grad[:2]):
-            ctx.expected = expectations(recursions, lattice, parts, pairs)
-            return torch.from_numpy(ctx.expected.log_z)
-        scores = doubles(parts).reshape(len(parts), -1), doubles(pairs).reshape(-1)
-        return torch.from_numpy(recursions.log_partition(lattice, *scores))
-
-    @staticmethod
-    def backward(ctx: Any, weights: Tensor) -> Any:
-        parts, pairs = inputs = ctx.saved_tensors
-        if torch.is_grad_enabled():
-            wanted = [x for x in inputs if x.requires_grad]
-            recursions, lattice = ctx.structure
-            log_z = torch_log_partition(recursions, lattice, parts, pairs)
-            total = (weights * torch.where(torch.isneginf(log_z), 0, log_z)).sum()
-            found = iter(torch.autograd.grad(total, wanted, create_graph=True, materialize_grads=True))
-            return *(next(found) if x.requires_grad else None for x in inputs), None, None
-        by = weights.numpy()
-        gradients = by[:, None] * ctx.expected.parts, by @ ctx.expected.pairs
-        shaped = (torch.from_numpy(g).to(x.dtype).reshape(x.shape) for g, x in zip(gradients, inputs, strict=True))
-        return *shaped, None, None
