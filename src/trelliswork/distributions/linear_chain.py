@@ -11,7 +11,7 @@ from torch import Tensor
 from trelliswork.compute.checks import check_lengths
 from trelliswork.compute.kernels.scores import are_scores
 from trelliswork.distributions.base import Best
-from trelliswork.distributions.path_structure import PairStructure
+from trelliswork.distributions.path_structure import ChainExpectations, PairStructure
 from trelliswork.distributions.tensors import (
     bool_mask,
     check_integers,
@@ -141,6 +141,14 @@ class LinearChain(PairStructure):
         """Length of each sequence (B,)."""
         lengths = check_lengths(self._lengths, *self._batch)
         return torch.as_tensor(lengths, device=self._device)
+
+    def expectations(self) -> ChainExpectations:
+        """Return log Z (B,), node marginals (B, T, S) and transition counts (B, S, S), from one pass."""
+        if self._needs_graph or self.backend != "kernel":
+            return super().expectations()
+        value, moments = chain.expectations(self._potentials, counts=True)  # no torch operations: the least delay
+        value = value.astype(self._arrays[0].dtype, copy=False)
+        return ChainExpectations(*map(torch.from_numpy, (value, moments.marginals, moments.counts)))
 
     def edge_marginals(self) -> Tensor:
         """Return p(y_t = i, y_{t+1} = j), (B, T-1, S, S); ``transition_counts`` needs T times less memory."""

@@ -106,8 +106,9 @@ class _LogPartition(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, weights: Tensor) -> Any:
-        gradient = _Gradient.apply(ctx.gradients, ctx.again, weights, *ctx.saved_tensors)
-        return None, None, *gradient
+        if torch.is_grad_enabled():
+            return None, None, *_Gradient.apply(ctx.gradients, ctx.again, weights, *ctx.saved_tensors)
+        return None, None, *_gradients(ctx.gradients, weights, ctx.saved_tensors)
 
 
 class _Gradient(torch.autograd.Function):
@@ -117,8 +118,7 @@ class _Gradient(torch.autograd.Function):
     def forward(ctx: Any, gradients: Gradients, again: Any, weights: Tensor, *scores: Tensor) -> Any:
         ctx.again = again
         ctx.save_for_backward(weights, *scores)
-        found = zip(gradients(weights), scores, strict=True)
-        return tuple(gradient.to(x.dtype).reshape(x.shape) for gradient, x in found)
+        return _gradients(gradients, weights, scores)
 
     @staticmethod
     def backward(ctx: Any, *upstream: Tensor) -> Any:
@@ -130,3 +130,9 @@ class _Gradient(torch.autograd.Function):
             products = [(gradient * by).sum() for gradient, by in zip(first, upstream, strict=True)]
             through = torch.stack(products).sum()
         return None, None, *torch.autograd.grad(through, inputs, materialize_grads=True)
+
+
+def _gradients(compute: Gradients, weights: Tensor, scores: Sequence[Tensor]) -> tuple[Tensor, ...]:
+    """Return the gradients of weights @ log Z, in the shapes and dtypes of the scores."""
+    found = zip(compute(weights), scores, strict=True)
+    return tuple(gradient.to(x.dtype).reshape(x.shape) for gradient, x in found)

@@ -33,7 +33,10 @@ class Expectations(NamedTuple):
 
 @dataclass
 class Forward:
-    """Forward pass of a batch, kept for ``backward``; rows are padded to whole vectors, undefined if not ``safe``."""
+    """Forward pass of a batch, kept for ``backward``.
+
+    Rows are padded to whole vectors, undefined if not ``safe``, and empty without shared transitions.
+    """
 
     potentials: Potentials
     emission: Floats  # (B, T, Sp) exp(log_unary - row maximum)
@@ -57,19 +60,23 @@ def forward(potentials: Potentials) -> Forward:
     """Run the forward pass; paper 1, eqs. 8 and 9, with scaling."""
     p = potentials
     (B, T), dtype = p.log_unary.shape[:2], p.log_unary.dtype
+    width = padded_width(p) if p.shared else 0
     result = Forward(
         p,
-        emission=np.empty((B, T, padded_width(p)), dtype),
-        alpha=np.empty((B, T, padded_width(p)), dtype),
+        emission=np.empty((B, T, width), dtype),
+        alpha=np.empty((B, T, width), dtype),
         scale=np.empty((B, T), dtype),
         log_z=np.empty(B),
         safe=np.ones(B, bool),
     )
-    kernel, steps = (forward_backward.forward, p.transitions) if p.shared else (positions.forward, p.pairwise)
-    threads.run(kernel, p.ranges, p.chains, steps, result.lattice, result.log_z)
+    nothing = _outputs(p, None, marginals=False)
+    if p.shared:
+        threads.run(forward_backward.forward, p.ranges, p.chains, p.transitions, result.lattice, result.log_z)
+    else:
+        _by_position(p, result.log_z, result.safe, nothing)
     result.safe &= result.log_z > -np.inf
-    if not p.mixing:
-        _run_backward(result, _outputs(p, None, marginals=False))  # marks what underflowed
+    if p.shared and not p.mixing:
+        _run_backward(result, nothing)  # marks what underflowed
     _recompute_log_z(p, result.log_z, result.safe)
     return result
 
@@ -111,8 +118,7 @@ def expectations(
     if p.shared and not edges:
         threads.run(forward_backward.forward_backward, p.ranges, p.chains, p.transitions, log_z, safe, out.arrays)
     else:
-        inputs = p.chains, p.pairwise, padded_width(p), log_z, safe, out.arrays, out.edges
-        threads.run(positions.forward_backward, p.ranges, *inputs)
+        _by_position(p, log_z, safe, out)
     safe &= log_z > -np.inf
     _recompute_log_z(p, log_z, safe)
     return log_z, _finish(p, safe, out)
@@ -187,11 +193,13 @@ def sample(potentials: Potentials, uniforms: NDArray[np.float64]) -> Integers:
     check_shape("uniforms", uniforms.shape, "n B T", B=B, T=T)
     passed = forward(p)
     check_possible(passed.log_z, "nothing to sample")
-    with np.errstate(divide="ignore", invalid="ignore"):
-        log_alpha = np.log(passed.alpha[:, :, :S], dtype=np.float64, casting="unsafe")
-    which = np.flatnonzero(~passed.safe)
+    log_alpha, which = np.empty((B, T, S)), np.arange(B)
+    if p.shared:
+        with np.errstate(divide="ignore", invalid="ignore"):
+            np.log(passed.alpha[:, :, :S], out=log_alpha, casting="unsafe")
+        which = np.flatnonzero(~passed.safe)
     if which.size:
-        log_alpha[which] = log_messages(p.take(which)).log_alpha
+        log_alpha[which] = log_messages(p.take(which), back=False).log_alpha
     labels = np.full(uniforms.shape, -1, np.int64)
     for t in range(T - 1, -1, -1):
         live = np.flatnonzero(p.lengths > t)
@@ -227,10 +235,11 @@ def score(potentials: Potentials, labels: Integers) -> NDArray[np.float64]:
     return total
 
 
-def log_messages(p: Potentials) -> log_space.Messages:
-    """Return the results of both passes, computed in log space, of potentials in float64."""
-    shape = p.log_unary.shape
-    out = log_space.Messages(np.full(shape, -np.inf), np.full(shape, -np.inf), np.empty(shape[0]))
+def log_messages(p: Potentials, *, back: bool = True) -> log_space.Messages:
+    """Return the results of both passes, or with ``back`` False the first, in log space, of potentials in float64."""
+    B, T, S = p.log_unary.shape
+    alpha, beta = np.full((B, T, S), -np.inf), np.full((B if back else 0, T, S), -np.inf)
+    out = log_space.Messages(alpha, beta, np.empty(B))
     _run(log_space.messages, p, p.log_unary, p.pairwise, out)
     return out
 
@@ -279,11 +288,18 @@ def _outputs(
 
 def _run_backward(result: Forward, out: _Outputs) -> None:
     """Run the backward kernel for the transitions and outputs; it also marks the unsafe sequences."""
-    p, common = result.potentials, (result.lattice, result.safe, out.arrays)
+    p = result.potentials
     if p.shared and not len(out.edges):
-        threads.run(forward_backward.backward, p.ranges, p.chains, p.transitions, *common)
+        inputs = p.chains, p.transitions, result.lattice, result.safe, out.arrays
+        threads.run(forward_backward.backward, p.ranges, *inputs)
     else:
-        threads.run(positions.backward, p.ranges, p.chains, p.pairwise, *common, out.edges)
+        _by_position(p, np.empty(len(result.safe)), result.safe, out)
+
+
+def _by_position(p: Potentials, log_z: NDArray[np.float64], safe: NDArray[np.bool_], out: _Outputs) -> None:
+    """Run both passes with a matrix for each step."""
+    inputs = p.chains, p.pairwise, log_z, safe, out.arrays, out.edges
+    threads.run(positions.forward_backward, p.ranges, *inputs)
 
 
 def _recompute_log_z(p: Potentials, log_z: NDArray[np.float64], safe: NDArray[np.bool_]) -> None:
@@ -291,7 +307,9 @@ def _recompute_log_z(p: Potentials, log_z: NDArray[np.float64], safe: NDArray[np
     which = np.flatnonzero(~safe)
     if which.size:
         again = p.take(which)
-        log_z[which] = log_partition(again) if p.log_unary.dtype == np.float32 else log_messages(again).log_z
+        log_z[which] = (
+            log_partition(again) if p.log_unary.dtype == np.float32 else log_messages(again, back=False).log_z
+        )
 
 
 def _finish(p: Potentials, safe: NDArray[np.bool_], out: _Outputs) -> Expectations:

@@ -16,7 +16,7 @@ class Messages(NamedTuple):
     """Results of both passes; arbitrary in the padding."""
 
     log_alpha: Any  # (B, T, S)
-    log_beta: Any  # (B, T, S)
+    log_beta: Any  # (B, T, S), or left out if axis 0 is empty
     log_z: Any  # (B,)
 
 
@@ -39,9 +39,11 @@ def messages(start, stop, lengths, log_unary, pairwise, out):
             scores = _scores(pairwise, b, t - 1)
             for j in range(S):
                 log_alpha[b, t, j] = log_unary[b, t, j] + log_dot(log_alpha[b, t - 1], scores[:, j], S)  # (2)
-        log_beta[b, last] = 0  # (4)
-        log_z[b] = log_dot(log_alpha[b, last], log_beta[b, last], S)  # (3)
-        for t in range(last - 1, -1, -1):
+        ahead[:] = 0
+        log_z[b] = log_dot(log_alpha[b, last], ahead, S)  # (3)
+        if log_beta.shape[0]:
+            log_beta[b, last] = 0  # (4)
+        for t in range(last - 1 if log_beta.shape[0] else -1, -1, -1):
             scores = _scores(pairwise, b, t)
             ahead[:] = log_unary[b, t + 1] + log_beta[b, t + 1]
             for i in range(S):

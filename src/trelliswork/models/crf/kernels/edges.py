@@ -11,8 +11,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from trelliswork.compute.jit import kernel
-from trelliswork.inference.chain.kernels.positions import backward, forward
-from trelliswork.inference.chain.kernels.records import Chains, Outputs, Pairwise, make_lattice
+from trelliswork.inference.chain.kernels.positions import forward_backward
+from trelliswork.inference.chain.kernels.records import Chains, Outputs, Pairwise
 from trelliswork.models.crf.kernels.objective import scatter, scores
 
 
@@ -75,7 +75,6 @@ def loss_gradient(start, stop, sentences, tokens, weights, edges, labels, gradie
     log_z = np.empty(1)
     good = np.empty(1, np.bool_)
     chains, pairwise = Chains(here, lengths, log_unary), Pairwise(log_pairwise, 0, 1)
-    lattice = make_lattice(here, 1, longest, Sw, log_unary)
     out = Outputs(one_weight, here, marginals, np.empty((0, S, S), dtype))
     for s in range(start, stop):
         first, last = offsets[s], offsets[s + 1]
@@ -89,9 +88,7 @@ def loss_gradient(start, stop, sentences, tokens, weights, edges, labels, gradie
             if extra_ids.size:
                 log_unary[0, t] += extra[extra_ids[first + t], :S]
         edge_scores(first, last, edges, log_transition, log_pairwise)
-        forward(0, 1, chains, pairwise, lattice, log_z)
-        good[0] = log_z[0] > -np.inf
-        backward(0, 1, chains, pairwise, lattice, good, out, pairs)
+        forward_backward(0, 1, chains, pairwise, log_z, good, out, pairs)
         safe[s] = good[0]
         if not good[0]:
             continue

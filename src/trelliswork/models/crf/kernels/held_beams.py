@@ -1,6 +1,6 @@
 """Compiled objective of linear-chain CRFs within given sets of states: training while beams are held.
 
-The recursion is that of ``inference.chain.beam.kernels.blocks``. A block of transitions is copied from the matrix (or
+The recursion is that of ``inference.chain.kernels.blocks``. A block of transitions is copied from the matrix (or
 computed from edge features) once. Time O(sum of |I_{t-1}| |I_t|) plus the features.
 
 With a rest (``beam_rest``) each set has one more state, its last, that represents all states outside. Its scores are
@@ -16,7 +16,7 @@ import numpy as np
 from trelliswork.compute.jit import helper, kernel
 from trelliswork.compute.kernels.rows import exp_row
 from trelliswork.compute.simd import get, lanes, put
-from trelliswork.inference.chain.beam.kernels.blocks import backward, forward, make_space
+from trelliswork.inference.chain.kernels.blocks import backward, forward, make_space
 from trelliswork.models.crf.kernels.beams import PairBlock, add_pairs, add_row, edge_row
 
 
