@@ -200,7 +200,7 @@ def word_similarities(
             say(f"{name}, {rank} dimensions: training")
             began = time.process_time()
             limit = {} if model.algorithm == "spectral" else {"max_minutes": max(minutes, 1e-9)}
-            fit(model, counted[model.order], **limit)
+            fit(model, counted[model.window], **limit)
             seconds = time.process_time() - began
             ids = {word: i for i, word in enumerate(model.vocabulary_) if i}
             _add(table, name, (model.word_vectors(), ids, seconds), sets)

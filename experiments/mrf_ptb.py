@@ -126,7 +126,7 @@ def mrf_ptb(
             fit(first, counts[1][0], dev=counts[1][1])
         model = MRFLanguageModel(**arranged(MRFLanguageModel, shared | options))
         start = first if part == "from-k1" else None
-        results.append(_row(name, model, counts[model.order], files, table, estimates, quick, start, say))
+        results.append(_row(name, model, counts[model.window], files, table, estimates, quick, start, say))
         if part == "k1":
             first = model
         if save is not None:
@@ -169,11 +169,11 @@ def _row(
     bounds = model.log_likelihood_bounds(files[1])
     mean = float(bounds.values.sum()) / (dev.n_tokens + dev.n_sentences)
     say(f"{name}: {circle:.4f} per position, {token:.4f} per token; sentences {mean:.4f} per token ({bounds.kind})")
-    star, chain = (None, None) if model.order == 1 else _both_bounds(model, circle, per_token)
+    star, chain = (None, None) if model.window == 1 else _both_bounds(model, circle, per_token)
     if star is not None:
         say(f"{name}: tightened at the learned scores, per token: star {star:.4f}, chain {chain:.4f}")
     estimate = None
-    if estimates and model.order > 1:
+    if estimates and model.window > 1:
         lines = [line.split() for line in files[1].read_text(encoding="utf-8").splitlines() if line.split()]
         text = lines[: dev.n_sentences // 10 if quick else None]
         estimate = model.estimate(text, n_samples=16 if quick else 32, n_steps=10 if quick else 50)

@@ -23,14 +23,14 @@ def test_every_part_is_a_row_and_the_best_is_reported(folder, monkeypatch):
     monkeypatch.setattr(
         MRFLanguageModel,
         "fit",
-        lambda self, *a, **o: (starts.append((self.order, o.get("start"))), fit(self, *a, **o))[1],
+        lambda self, *a, **o: (starts.append((self.window, o.get("start"))), fit(self, *a, **o))[1],
     )
     parts = [part for part in ptb.PARTS if part not in ("rank100", "k1-rank100", "lbl100", "k4")]
     table = ptb.mrf_ptb(folder, parts=parts, rank=4, quick=True, estimates=False)
     assert len(table.rows) == len(parts)
     assert all(len(row) == len(table.columns) for row in table.rows)
     names = [str(row[0]) for row in table.rows]
-    assert [(order, start.order) for order, start in starts if start is not None] == [(2, 1)]  # from-k1
+    assert [(window, start.window) for window, start in starts if start is not None] == [(2, 1)]  # from-k1
     means = {name: float(row[table.columns.index("sentences")]) for name, row in zip(names, table.rows, strict=True)}
     fields = {name: mean for name, mean in means.items() if name.startswith("K=")}
     best = max(fields, key=fields.get)

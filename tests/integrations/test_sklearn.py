@@ -22,13 +22,14 @@ from trelliswork import CRF, HMM, DependencyParser
 from trelliswork.errors import DataError, NotFittedError, ValueRangeError
 from trelliswork.integrations.scorers import accuracy_scorer, chunk_f1_scorer, las_scorer, uas_scorer
 from trelliswork.metrics import evaluate_tagging
+from trelliswork.models import LanguageModel
 
 CHUNKS = [list(s.chunks) for s in TRAIN]
 
 
 def answers(model):
     """Return something that depends on all that a model has learned."""
-    if hasattr(model, "log_evidence"):
+    if isinstance(model, LanguageModel):
         return model.log_prob(SHORT[:3])
     X = PAIRS[:3] if isinstance(model, DependencyParser) else WORDS[:3]
     return np.array([str(model.predict(X)), str(model.predict_marginals(X))], object)

@@ -83,7 +83,7 @@ def test_all_queries_of_a_calibrated_tagger_agree(name):
         expected = posterior.marginals()[0].numpy()
         assert expected.dtype == np.float64
         same = 2e-6 if name == "CRF" else 1e-12  # CRFs tag in float32
-        np.testing.assert_allclose([list(p.values()) for p in marginals], expected, atol=same)
+        np.testing.assert_allclose([[p[name] for name in model.labels_] for p in marginals], expected, atol=same)
         log_p = model.log_prob([sentence] * len(ranked), [labels for labels, _ in ranked])
         np.testing.assert_allclose(np.exp(log_p), [p for _, p in ranked], rtol=1e-4)
     assert marginals != fitted(name).predict_marginals(X)[-1]
@@ -106,8 +106,8 @@ def test_language_model_queries_are_not_calibrated():
     sentence = DATA["PCFG"][0][0]
     assert grammar.log_prob([sentence]) == fitted("PCFG").log_prob([sentence])
     p = grammar.posterior(sentence).marginals()[0].sum(-1).numpy()
-    for (first, last), probability in grammar.predict_marginals([sentence])[0].items():
-        assert probability == pytest.approx(float(p[first, last]), abs=1e-6)
+    for (start, stop), probability in grammar.predict_marginals([sentence])[0].items():
+        assert probability == pytest.approx(float(p[start, stop - 1]), abs=1e-6)
 
 
 def test_higher_orders_and_beams_have_temperatures():
@@ -119,7 +119,8 @@ def test_higher_orders_and_beams_have_temperatures():
         assert all(sum(p.values()) == pytest.approx(1, abs=1e-4) for p in rows)
         posterior = model.posterior(X[0])
         assert posterior.marginals().shape == (1, len(X[0]), len(model.labels_))
-        np.testing.assert_allclose([list(p.values()) for p in rows], posterior.marginals()[0].numpy(), atol=1e-5)
+        by_label = [[p[name] for name in model.labels_] for p in rows]
+        np.testing.assert_allclose(by_label, posterior.marginals()[0].numpy(), atol=1e-5)
     assert fitted("CRF").calibration_ is None
 
 

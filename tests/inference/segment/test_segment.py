@@ -6,6 +6,7 @@ import pytest
 from tests.oracle.segments import Segmented
 from trelliswork.inference import segment
 from trelliswork.inference.segment import reference
+from trelliswork.inference.semirings import labels_of
 
 
 def random_case(seed, forbidden=0.0):
@@ -42,7 +43,7 @@ def test_recursions_match_enumeration(seed, forbidden):
     log_z = segment.SEGMENTATIONS.log_partition(*given)
     found = segment.SEGMENTATIONS.expectations(*given)
     paths, scores = segment.SEGMENTATIONS.topk(*given, 5)
-    labels = segment.labels_of(paths, T, S)
+    labels = labels_of(paths, T, S, 2 * S)
     for b, n in enumerate(lengths):
         want = Segmented(log_segment[b], n, log_pairwise)
         np.testing.assert_allclose([log_z[b], found.log_z[b]], want.log_z, atol=1e-12)
@@ -61,7 +62,8 @@ def test_samples_have_their_probabilities():
     graph, parts, pairs = arguments(*case)
     uniforms = np.random.default_rng(0).random((20_000, len(lengths), graph.longest))
     log_z, paths = segment.SEGMENTATIONS.sample(graph, parts, pairs, uniforms)
-    drawn = segment.labels_of(paths, *log_segment.shape[1::2])
+    T, S = log_segment.shape[1::2]
+    drawn = labels_of(paths, T, S, 2 * S)
     for b, n in enumerate(lengths):
         want = Segmented(log_segment[b], n, log_pairwise)
         assert log_z[b] == pytest.approx(want.log_z, abs=1e-12)

@@ -103,7 +103,8 @@ def test_marginals_are_the_engines_beliefs(tagger):
                 assert_allclose(sum(token.values()), 1, atol=1e-4)
     (potentials,) = tagger._potentials(UNSEEN[:1])
     exact = factorial.infer(potentials, "exact")
-    bp = [list(token.values()) for token in found["pos"][0]]
+    labels = tagger.labels_["pos"]
+    bp = [[token[label] for label in labels] for token in found["pos"][0]]
     assert np.abs(exact.marginals[0][0] - bp).max() < 0.05
     assert factorial.infer(potentials, "structured_mean_field").value[0] <= exact.value[0] + 1e-3
 
