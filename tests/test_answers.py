@@ -101,15 +101,16 @@ def test_spans_have_places_in_raw_text(chunker):
 
 def test_trees_of_a_parser():
     parser, X = fitted("DependencyParser"), PAIRS[:3]
-    trees, rows = parser.parse(X), parser.predict_marginals(X)
+    trees, rows = parser.predict(X), parser.predict_marginals(X)
     answers = ask(parser, X, Want(marginals=True, outcomes=True, subtrees=True, log_prob=True))
     for answer, tree, row in zip(answers, trees, rows, strict=True):
-        assert [(h, label, p) for (h, label), p in zip(answer.value, answer.probabilities, strict=True)] == tree
+        assert answer.value == tree
+        assert answer.probabilities == [p[h] for (h, _), p in zip(tree, row, strict=True)]
         assert answer.outcomes == row
         root = [h for h, _ in answer.value].index(0)
         assert answer.subtrees[root] == pytest.approx(answer.probability, rel=1e-4, abs=1e-9)
         shown = plain(answer)
-        assert shown["heads"] == [h for h, _, _ in tree]
+        assert shown["heads"] == [h for h, _ in tree]
         assert len(shown["labels"]) == len(shown["probabilities"]) == len(tree)
     best = ask(parser, X, Want(marginals=True, topk=2))
     for answer, ranked, row in zip(best, parser.predict_topk(X, 2), rows, strict=True):

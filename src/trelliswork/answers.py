@@ -415,26 +415,21 @@ def _arcs(model: Any, X: Any, want: Want, decoding: str | None, known: Any) -> l
     how: dict[str, Any] = {"known": known} | ({} if decoding is None else {"decoding": decoding})
     alternatives = model.predict_topk(X, want.topk, known=known) if want.topk else None
     outcomes: Any = None
-    if want.outcomes or (want.topk and want.marginals):
+    if want.outcomes or want.marginals:
         outcomes = model.predict_marginals(X, known=known)
-    chosen: Any = None
     if alternatives is not None and decoding in (None, "viterbi"):
         values = [best[0][0] for best in alternatives]
-        if want.marginals:
-            chosen = [arc_probabilities(*pair) for pair in zip(values, outcomes, strict=True)]
-    elif want.marginals:
-        parsed = model.parse(X, **how)
-        values = [[(head, label) for head, label, _ in tree] for tree in parsed]
-        chosen = [[float(p) for _, _, p in tree] for tree in parsed]
     else:
         values = model.predict(X, **how)
+    chosen = [arc_probabilities(*pair) for pair in zip(values, outcomes, strict=True)] if want.marginals else None
     heads = [[head for head, _ in tree] for tree in values]
     log_p = model.log_prob(X, heads).tolist() if want.log_prob else None
-    below = model.predict_subtree_probabilities(X, heads) if want.subtrees else None
+    below = model._subtree_probabilities(X, heads) if want.subtrees else None
     kind, entropies, evidence = _of_posteriors(model, X, want, known)
     answers = [Answer("parse", words, tree, kind) for words, tree in zip(_sentences(X), values, strict=True)]
     columns = {
-        "probabilities": chosen, "log_prob": log_p, "alternatives": alternatives, "outcomes": outcomes,
+        "probabilities": chosen, "log_prob": log_p, "alternatives": alternatives,
+        "outcomes": outcomes if want.outcomes or want.topk else None,  # with k trees: of all their arcs
         "subtrees": below, "entropy": entropies, "evidence": evidence,
     }  # fmt: skip
     return _filled(answers, columns)

@@ -36,7 +36,7 @@ FAMILIES = {  # families, and the families that they may import
     "hmm_lm": {"hmm"},
     "mrf": set(),
     "mrf_tagger": {"hmm"},
-    "parser": {"crf", "factorial", "hmm"},
+    "parser": {"crf", "hmm"},
     "pcfg": set(),
 }
 STRUCTURES = ("alignment", "chain", "chain/beam", "factorial", "graph", "lifted", "lowrank", "segment", "span", "tree")

@@ -76,12 +76,12 @@ class AveragedAdaGrad:
 class SparseAdaGrad(AveragedAdaGrad):
     """Averaged AdaGrad on one vector of weights (n,), which is copied; ``rate`` is the learning rate."""
 
-    def __init__(self, weights: Floats, rate: float, l2: float = 0.0) -> None:
+    def __init__(self, weights: Floats, rate: float) -> None:
         if weights.ndim != 1:
             raise ShapeError(f"weights must have one axis, got shape {weights.shape}.")
         self._memory = np.zeros((len(weights), 2), np.float32)  # squares and changes of a weight in one cache line
         super().__init__(np.array(weights, np.float32), self._memory[:, 0], self._memory[:, 1])
-        self.rate, self.l2 = np.float32(rate), np.float32(l2)
+        self.rate = np.float32(rate)
 
     def step(self, ids: NDArray[np.uint32], counts: NDArray[np.int32], values: Floats) -> None:
         """Take an ascent step on a mini-batch: ids (P, k), counts (P,) of ids in use and values (P,) of parts."""
@@ -89,5 +89,5 @@ class SparseAdaGrad(AveragedAdaGrad):
         n_ranges = min(threads.get_num_threads(), _MOST_RANGES, n_blocks)
         ranges = [(n_blocks * k // n_ranges, n_blocks * (k + 1) // n_ranges) for k in range(n_ranges)]
         number = np.float32(self.steps)
-        threads.run(kernels.step, ranges, ids, counts, values, self.weights, self._memory, self.rate, self.l2, number)
+        threads.run(kernels.step, ranges, ids, counts, values, self.weights, self._memory, self.rate, number)
         self.steps += 1

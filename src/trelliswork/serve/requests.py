@@ -101,8 +101,8 @@ class Form:
             return max(map(_of_features, features), key=lambda form: form.n_columns)
         if features is not None and hasattr(features, "preset"):
             return _of_features(features)
-        if hasattr(model, "n_columns"):  # a parser
-            return cls("columns" if model.n_columns > 1 else "words", model.n_columns)
+        if hasattr(model, "_n_columns"):  # a parser
+            return cls("columns" if model._n_columns > 1 else "words", model._n_columns)
         if isinstance(model, Tagger) and hasattr(model, "top_words") and not isinstance(_some_word(model), str):
             return cls("numbers")
         return cls(lower=bool(getattr(model, "input_", {}).get("lower")))

@@ -89,7 +89,7 @@ def test_gold_trees_and_evidence_are_checked():
     with pytest.raises(ValueRangeError, match="sentence 1, word 2: its label is unknown"):
         parser.evaluate(TAGGED, [LABELED[0], [(2, "b"), (3, None), (0, "r")], LABELED[2]])
     with pytest.raises(ValueRangeError, match="its head is unknown"):
-        parser.predict_label_probabilities(TAGGED, [[2, 0], [2, None, 0], [0]])
+        parser.log_prob(TAGGED, [[2, 0], [2, None, 0], [0]])
 
 
 def test_a_failed_fit_keeps_the_learned_parser():
@@ -100,8 +100,6 @@ def test_a_failed_fit_keeps_the_learned_parser():
     with pytest.raises(ValueRangeError, match="cycle"):
         fitted.fit(TAGGED, [[2, 1], [2, 3, 0], [0]])
     assert (fitted.weights_[0] == before).all()
-    with pytest.raises(ValueRangeError, match="has no labels"):
-        fitted.predict_label_probabilities(TAGGED, HEADS)
     with pytest.raises(ValueRangeError, match="k must be"):
         fitted.predict_topk(TAGGED, 0)
     assert fitted.evaluate(TAGGED, LABELED).las is None

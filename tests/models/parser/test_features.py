@@ -8,7 +8,6 @@ from trelliswork.data.vocabulary import word_shape
 from trelliswork.features.brown import BrownClusters
 from trelliswork.features.hashed import hash_string
 from trelliswork.models.parser.features import TokenCoder, brackets, is_mark
-from trelliswork.models.parser.first_order import NO_DROP
 from trelliswork.models.parser.kernels.arcs import arc_ids, arc_scores, score_all
 from trelliswork.models.parser.kernels.blocks import SIZE
 from trelliswork.models.parser.kernels.labels import label_ids
@@ -161,10 +160,10 @@ def test_arcs(tokens, second):
     want = [weights[ids[a, : counts[a]]].sum() for a in range(len(pairs))]
     times = SIZE // len(pairs) + 2  # more than a block of parts
     several, scores = ArcList(*(np.tile(column, times) for column in arcs)), np.empty(times * len(pairs))
-    arc_scores(0, len(scores), several, tokens.arrays, templates, shift, weights, NO_DROP, scores)
+    arc_scores(0, len(scores), several, tokens.arrays, templates, shift, weights, scores)
     np.testing.assert_allclose(scores, np.tile(want, times), rtol=1e-12, atol=1e-12)
     log_arc = np.zeros((times, N + 1, N + 1))
-    score_all(0, times, np.ones(times, np.int64), tokens.arrays, templates, shift, weights, NO_DROP, log_arc)
+    score_all(0, times, np.ones(times, np.int64), tokens.arrays, templates, shift, weights, log_arc)
     np.testing.assert_allclose(log_arc[:, heads, modifiers], np.tile(want, (times, 1)), rtol=1e-12, atol=1e-12)
     assert (log_arc != 0).sum() == times * len(pairs)
 
@@ -190,7 +189,7 @@ def test_pairs_of_arcs(tokens, kind):
     times = SIZE // len(cases) + 2  # more than a block of parts
     weights, scores = np.random.default_rng(1).normal(size=1 << BITS), np.empty(times * len(cases))
     several = PartList(*(np.tile(column, times) for column in parts))
-    part_scores(0, len(scores), several, tokens.arrays, templates, shift, weights, NO_DROP, scores)
+    part_scores(0, len(scores), several, tokens.arrays, templates, shift, weights, scores)
     np.testing.assert_allclose(scores, np.tile([weights[row].sum() for row in ids], times), rtol=1e-12, atol=1e-12)
 
 

@@ -47,7 +47,7 @@ def test_subtrees_against_all_trees(projective):
     p = np.exp(parser.log_prob([SENTENCE] * len(trees), trees))
     assert p.sum() == pytest.approx(1, abs=1e-6)
     for tree in [trees[k] for k in np.argsort(-p)[:4]]:
-        (found,) = parser.predict_subtree_probabilities([SENTENCE], [tree])
+        (found,) = parser._subtree_probabilities([SENTENCE], [tree])
         for word in range(1, n + 1):
             same = np.array([below(other, word) == below(tree, word) for other in trees])
             assert found[word - 1] == pytest.approx(p[same].sum(), abs=1e-6)
@@ -57,7 +57,7 @@ def test_the_subtree_of_the_root_is_the_tree():
     parser = fitted("DependencyParser")
     X = PAIRS[:3]
     heads = [[h for h, _ in tree] for tree in parser.predict(X)]
-    below_root = parser.predict_subtree_probabilities(X, heads)
+    below_root = parser._subtree_probabilities(X, heads)
     for row, tree, log_p in zip(below_root, heads, parser.log_prob(X, heads), strict=True):
         assert row[tree.index(0)] == pytest.approx(np.exp(log_p), rel=1e-5, abs=1e-9)
         assert all(0 <= p <= 1 for p in row)

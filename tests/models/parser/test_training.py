@@ -22,7 +22,7 @@ def test_threads_change_nothing(order):
     for n in (1, 2):
         with num_threads(n):
             model = made(DependencyParser, order, **SMALL).fit(X[:60], Y[:60])
-            results.append((model.weights_, model.parse(X)))
+            results.append((model.weights_, model.predict_marginals(X)))
     assert all((a == b).all() for a, b in zip(results[0][0], results[1][0], strict=True))
     assert results[0][1] == results[1][1]
 
@@ -140,44 +140,16 @@ def test_a_stop_is_heeded_while_taggers_are_trained(tagger, word):
     assert model.score(X_DEV, heads_of(Y_DEV)) > 0.2
 
 
-@pytest.mark.parametrize("tagger", ["hmm", "crf", "factorial-crf"])
+@pytest.mark.parametrize("tagger", ["hmm", "crf"])
 def test_parsers_with_taggers_need_words_only(tagger, tmp_path):
     model = made(DependencyParser, 1, **SMALL, tagger=tagger).fit(X[:60], Y[:60])
     words = [[word for word, _ in sentence] for sentence in X_DEV]
     model.save(tmp_path / "parser")
     again = load(tmp_path / "parser")
-    assert again.parse(words) == model.parse(words) == model.parse(X_DEV)
+    assert again.predict(words) == model.predict(words) == model.predict(X_DEV)
     (tags,) = model.tag(words)
     gold = [tag for sentence in X_DEV for _, tag in sentence]
     assert sum(a == b for a, b in zip(tags, gold, strict=True)) > 0.7 * len(gold)
-
-
-def with_coarse_tags(sentences):
-    return [[(word, tag[0], tag) for word, tag in sentence] for sentence in sentences]
-
-
-@pytest.mark.parametrize("stop", [None, "fold 2"])
-def test_a_factorial_crf_tags_both_columns(stop, tmp_path):
-    model = made(DependencyParser, 1, **SMALL, tagger="factorial-crf")
-    model.fit(with_coarse_tags(X[:40]), Y[:40], callback=lambda step: stop is not None and stop in step.stage)
-    words = [[word for word, _ in sentence] for sentence in X_DEV]
-    model.save(tmp_path / "parser")
-    again = load(tmp_path / "parser")
-    assert again.parse(words) == model.parse(words)
-    coarse, fine = model.tag(words)
-    assert np.mean([a == b[0] for a, b in zip(coarse, fine, strict=True)]) > 0.98  # the columns agree
-    gold = [tag for sentence in X_DEV for _, tag in sentence]
-    assert np.mean([a == b for a, b in zip(fine, gold, strict=True)]) > 0.7
-    assert model.tag([]) == [[], []]
-
-
-def test_a_factorial_crf_is_jackknifed_by_crfs_of_joint_labels():
-    columns = read_sentences(with_coarse_tags(X[:30]))
-    taggers, tagged = Tagging("factorial-crf", columns, 0, folds=2).run(lambda text: False)
-    assert len(taggers.models) == 1
-    coarse, fine = tagged.tags
-    assert coarse == [tag[0] for tag in fine]
-    assert 0.5 < np.mean([a == b for a, b in zip(fine, columns.tags[1], strict=True)]) < 1
 
 
 def test_training_sentences_are_tagged_by_taggers_that_have_not_seen_them():

@@ -294,14 +294,14 @@ def evaluate_parser(
             complete: Any = heads
             chosen: Any = decode or Decoding.mbr.value
             given = labels if known else None
-            judged: Any = ([], [], [], [])
+            judged: Any = ([], [], [], [], [], [])
             if len(corpus):
-                judged = parser.parse_judged(corpus, complete, given, decoding=chosen)
+                judged = parser._judged(corpus, complete, given, chosen)
     rows = collected([list(row) for row in zip(heads, labels, *judged, strict=True)])
     if current().rank > 0:
         return None
-    gold: Any = [[row[k] for row in rows] for k in range(6)]
-    return parser.compared(gold[0], gold[1] if known else None, *gold[2:]), (corpus, heads, labels)
+    gold: Any = [[row[k] for row in rows] for k in range(8)]
+    return parser._compared(gold[0], gold[1] if known else None, *gold[2:]), (corpus, heads, labels)
 
 
 def _check_complete(heads: list[list[int | None]], labels: list[list[str | None]]) -> None:

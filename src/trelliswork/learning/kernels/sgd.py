@@ -14,7 +14,7 @@ BLOCK = 1 << BLOCK_BITS  # weights
 
 
 @kernel(allocates=True, error_model="numpy")
-def step(first, last, ids, counts, values, weights, memory, rate, l2, number):
+def step(first, last, ids, counts, values, weights, memory, rate, number):
     """Update the weights of the blocks ``first`` to ``last``; memory (n, 2): squares, changes.
 
     Entries of a block keep their order, so that sums do not depend on the division into ranges.
@@ -52,7 +52,7 @@ def step(first, last, ids, counts, values, weights, memory, rate, l2, number):
             prefetch(memory, 2 * np.int64(i))
         for e in range(ends[block], n):
             i = places[e]
-            g = parts[e] - l2 * weights[i]
+            g = parts[e]
             memory[i, 0] += g * g
             change = rate * g / (np.float32(1e-6) + np.sqrt(memory[i, 0]))
             weights[i] += change

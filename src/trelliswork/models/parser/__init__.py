@@ -16,7 +16,7 @@ from trelliswork.inference.tree import NearlyProjective
 from trelliswork.learning.checkpoint import fingerprint
 from trelliswork.learning.distributed import one_process
 from trelliswork.learning.report import Callback, FitReport
-from trelliswork.learning.watch import Development, Watch
+from trelliswork.learning.watch import Development
 from trelliswork.metrics.dependencies import ParseReport, evaluate_parsing
 from trelliswork.models.base import Arrays, Description, watch_for
 from trelliswork.models.entrance import COLUMNS
@@ -33,7 +33,6 @@ from trelliswork.models.parameters import (
 from trelliswork.models.parser.calibration import (
     fit_share,
     fit_temperatures,
-    held_out_sample,
 )
 from trelliswork.models.parser.data import (
     Arcs,
@@ -133,8 +132,8 @@ class DependencyParser(TreeParser):
     tagger: Annotated[
         TaggerKind | None,
         Parameter(
-            "Kind of tagger that is trained and saved with the parser: one per column of tags, or a factorial CRF "
-            "for both columns together. Training sentences are tagged by taggers that have not seen them.",
+            "Kind of tagger that is trained and saved with the parser, one per column of tags. Training sentences are "
+            "tagged by taggers that have not seen them.",
             unset="sentences come with tags",
         ),
     ] = None
@@ -162,23 +161,10 @@ class DependencyParser(TreeParser):
             panel=TRAINING,
         ),
     ] = 0.02
-    dropout: Annotated[
-        float,
-        Parameter(
-            "Share of the features that are left out of each mini-batch of training, at random.",
-            minimum=0,
-            below=1,
-            panel=TRAINING,
-        ),
-    ] = 0.0
-    l2: Annotated[
-        float, Parameter("L2 penalty of the weights that a mini-batch changes.", minimum=0, panel=TRAINING)
-    ] = 0.0
     calibrated: Annotated[
         bool,
         Parameter(
-            "Fit the temperatures of the scores, so that probabilities are frequencies: on development data, or on a "
-            "part of the training data.",
+            "Fit the temperatures of the scores on development data, so that probabilities are frequencies.",
             panel=TRAINING,
         ),
     ] = True
@@ -234,8 +220,6 @@ class DependencyParser(TreeParser):
         if self.calibrated and judge is not None:
             learned = self._calibrate(learned, judge.tokens, judge.gold)
             stages.report.details["calibrated_on"] = "development data"
-        elif self.calibrated and not watch.interrupted:
-            learned = self._calibrate_by_sample(learned, columns, given, stages)
         self._set(learned, stages.report)
         return self
 
@@ -264,7 +248,7 @@ class DependencyParser(TreeParser):
 
         settings: dict[str, Any] = {
             "tokens": problem.tokens, "gold": problem.gold, "flat": problem.flat, "kind": self._tree_kind(),
-            "batch_size": self.batch_size, "dropout": self.dropout, "l2": self.l2,
+            "batch_size": self.batch_size,
         }  # fmt: skip
 
         def first_order() -> FirstOrder:
@@ -298,7 +282,7 @@ class DependencyParser(TreeParser):
             return None
         trainer = LabelTrainer(
             problem.tokens, problem.given, feature_set(reader.n_tags > 1, clusters=reader.coder.clusters is not None),
-            bits=self.hash_bits, rate=LABEL_RATE * self.learning_rate, seed=self.seed, dropout=self.dropout,
+            bits=self.hash_bits, rate=LABEL_RATE * self.learning_rate, seed=self.seed,
         )  # fmt: skip
         development = None
         if judge is not None and judge.gold.labels is not None:
@@ -314,22 +298,6 @@ class DependencyParser(TreeParser):
         if learned.share is None:
             return learned
         return replace(learned, share=fit_share(self._scorer(learned), tokens, gold))
-
-    def _calibrate_by_sample(self, learned: Learned, columns: Columns, gold: Gold, stages: Stages) -> Learned:
-        """Return the parameters with the temperatures and the share of crossing trees of a parser of a sample."""
-        kept, held_out = held_out_sample(len(columns.lengths), self.seed)
-        seen = gold.some(kept)
-        if stages.is_late() or not (seen.heads >= 0).any():
-            return learned
-        own = Stages(Watch(callback=partial(stages.announce, "calibration")))
-        reader, tokens = self._read(columns.some(kept), own)
-        other = self._train(reader, Problem.of(tokens, seen, self._tree_kind()), None, own)
-        if stages.watch.interrupted:
-            return learned
-        other = self._calibrate(other, reader.read_columns(columns.some(held_out))[0], gold.some(held_out))
-        stages.report.details["calibrated_on"] = "training sentences, by a parser of others"
-        share = other.share if learned.share is not None and other.share is not None else learned.share
-        return replace(learned.with_temperatures(other.temperatures), sharp=other.sharp, share=share)
 
     def _calibrate_temperature(self, X: Sentences, y: Arcs) -> dict[str, float]:
         """Fit and store the temperatures on sentences that training has not seen; return them by kind of factor."""
@@ -359,20 +327,11 @@ class DependencyParser(TreeParser):
         heads = parsing.heads(decoding)
         return [list(zip(*rows, strict=True)) for rows in zip(heads, parsing.names(heads), strict=True)]
 
-    def parse(
-        self, X: Sentences, *, known: Evidence | None = None, decoding: Decode = "mbr"
-    ) -> list[list[tuple[int, str | None, float]]]:
-        """Return head, label and the probability of the arc (with any label) of each word, in the tree of `predict`."""
-        parsing = self._parsing(X, known)
-        heads, probabilities, _ = parsing.judged(decoding)
-        names = parsing.names(heads)
-        return [list(zip(*rows, strict=True)) for rows in zip(heads, names, probabilities, strict=True)]
-
     def predict_marginals(self, X: Sentences, *, known: Evidence | None = None) -> list[list[dict[int, float]]]:
         """Return p(head | sentence, evidence) of each word, most probable first; with order 2 of the unpruned heads."""
         return self._parsing(X, known).marginals()
 
-    def predict_subtree_probabilities(self, X: Sentences, heads: Sequence[Sequence[int]]) -> list[list[float]]:
+    def _subtree_probabilities(self, X: Sentences, heads: Sequence[Sequence[int]]) -> list[list[float]]:
         """Return for each word of given trees p(the words below it and all their arcs are those of the tree).
 
         A word without dependents has the probability of having none; that of the root, in a tree with a single root, is
@@ -383,10 +342,6 @@ class DependencyParser(TreeParser):
     def log_prob(self, X: Sentences, heads: Sequence[Sequence[int]]) -> NDArray[np.float64]:
         """Return log p(tree | sentence) (n_sentences,) of whole trees, by the distribution of `posterior`."""
         return self._parsing(X, None).log_prob(heads)
-
-    def predict_label_probabilities(self, X: Sentences, heads: Sequence[Sequence[int]]) -> list[list[dict[str, float]]]:
-        """Return p(label | tree) for the arcs of given trees, most probable first."""
-        return self._parsing(X, None).label_probabilities(heads)
 
     def predict_topk(
         self, X: Sentences, k: int, *, known: Evidence | None = None
@@ -447,62 +402,45 @@ class DependencyParser(TreeParser):
         split = Columns([], [], gold.offsets).sentences
         labels = None if gold.labels is None else split(gold.labels)
         heads = split(gold.heads.tolist())
-        return self.compared(heads, labels, *self.parse_judged(X, heads, labels))
+        return self._compared(heads, labels, *self._judged(X, heads, labels, "mbr"))
 
-    def parse_judged(
-        self,
-        X: Sentences,
-        gold: Sequence[Sequence[int]],
-        labels: Sequence[Sequence[str | None]] | None = None,
-        *,
-        decoding: Decode = "mbr",
-    ) -> tuple[list[list[tuple[int, str | None, float]]], list[list[float]], list[list[Any]], list[list[Any]]]:
-        """Return the result of `parse`, and the probabilities of gold answers, from the same pass.
+    def _judged(
+        self, X: Sentences, gold: Sequence[Sequence[int]], labels: Sequence[Any] | None, decoding: Decode
+    ) -> list[list[list[Any]]]:
+        """Return for an evaluation a column of each of these, with a row for each sentence.
 
-        They are p(gold head) of each word and, given the tree, the pair p(label), p(gold label); the latter are empty
-        without labels. Then follows whether each predicted tag is the given one (``None`` if that is ``_``).
+        Heads; labels; p(head); p(gold head); given the tree, pairs p(label), p(gold label), empty without labels; and
+        whether each predicted tag is the given one (``None`` if that is ``_``), empty without a tagger.
         """
         parsing = self._parsing(X, None)
-        heads, probabilities, of_gold = parsing.judged(decoding, gold)
-        of_labels: list[list[list[float]]] = [[] for _ in heads]
-        if labels is None:
-            names = parsing.names(heads)
-        else:
-            names, of_labels = parsing.judged_names(heads, labels)
-        rows = zip(heads, names, probabilities, strict=True)
+        heads, tables = parsing.heads(decoding), parsing.marginals()
+        names = parsing.names(heads)
+        p, of_gold = (
+            [[row.get(h, 0.0) for row, h in zip(*rows, strict=True)] for rows in zip(tables, trees, strict=True)]
+            for trees in (heads, gold)
+        )
+        of_labels: list[list[Any]] = [[] for _ in heads]
+        if labels is not None and parsing.labels is not None:
+            rows: Any = zip(parsing.label_probabilities(heads), names, labels, strict=True)
+            of_labels = [[[row[a], row.get(b, 0.0)] for row, a, b in zip(*one, strict=True)] for one in rows]
         given = [] if self.tagger is None else zip(read_sentences(X).tags, parsing.columns.tags, strict=False)
         right = [[None if g == "_" else g == p for g, p in zip(*tags, strict=True)] for tags in given]
         of_tags = parsing.columns.sentences([list(word) for word in zip(*right, strict=True)])
-        return [list(zip(*row, strict=True)) for row in rows], of_gold, of_labels, of_tags
+        return [heads, names, p, of_gold, of_labels, of_tags]
 
-    def compared(
-        self,
-        heads: list[list[int]],
-        labels: list[list[str]] | None,
-        parses: list[list[tuple[int, str | None, float]]],
-        of_gold: list[list[float]] | None = None,
-        of_labels: list[list[list[float]]] | None = None,
-        of_tags: list[list[Any]] | None = None,
-    ) -> ParseReport:
-        """Compare results of `parse` with complete gold trees: a head, and a label if they are known, for each word.
-
-        ``of_gold``, ``of_labels`` and ``of_tags`` are those of `parse_judged`.
-        """
+    def _compared(self, gold: Any, labels: Any, *columns: Any) -> ParseReport:
+        """Compare results of ``_judged`` with complete gold trees: a head, and a label if they are known."""
+        heads, names, p, of_gold, of_labels, of_tags = columns
         labeled = labels is not None and self.labels_ is not None
         report = evaluate_parsing(
-            heads,
-            [[h for h, _, _ in row] for row in parses],
-            labels if labeled else None,
-            [[name or "" for _, name, _ in row] for row in parses] if labeled else None,
-            [[p for _, _, p in row] for row in parses],
-            of_gold,
-            of_labels if labeled and of_labels is not None and any(of_labels) else None,
-        )
+            gold, heads, labels if labeled else None, names if labeled else None, p, of_gold,
+            of_labels if labeled and any(of_labels) else None,
+        )  # fmt: skip
         if self.tagger is None:
             return report
-        names = getattr(self, "input_", {}).get("columns") or ("word", "tag", "second tag")
-        columns = zip(names[1:], zip(*(word for row in of_tags or () for word in row), strict=True), strict=False)
-        known = {name: [right for right in column if right is not None] for name, column in columns}
+        titles = getattr(self, "input_", {}).get("columns") or ("word", "tag", "second tag")
+        tags = zip(titles[1:], zip(*(word for row in of_tags for word in row), strict=True), strict=False)
+        known = {name: [right for right in column if right is not None] for name, column in tags}
         return replace(report, predicted_tag_accuracy={name: sum(k) / len(k) for name, k in known.items() if k})
 
     def tag(self, X: Sentences) -> list[list[str]]:
@@ -511,7 +449,7 @@ class DependencyParser(TreeParser):
         return self._learned.reader.read(X)[1].tags
 
     @property
-    def n_columns(self) -> int:
+    def _n_columns(self) -> int:
         """Number of columns of an input token: word and tags, or the word alone if the parser has a tagger."""
         self._check_fitted()
         return 1 if self.tagger is not None else 1 + self._learned.reader.n_tags

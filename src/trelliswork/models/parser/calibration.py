@@ -22,7 +22,7 @@ import numpy as np
 
 from trelliswork.models.parser.data import Gold
 from trelliswork.models.parser.features import ParseTokens
-from trelliswork.models.parser.first_order import Doubles, Integers
+from trelliswork.models.parser.first_order import Doubles
 from trelliswork.models.parser.labels import LabelModel, judged_labels
 from trelliswork.models.parser.scoring import LEAST_SHARE, Beliefs, Scored, TreeScorer, flat_heads
 from trelliswork.models.parser.temperatures import TREE_KINDS, Temperatures, tempered, tree_kinds
@@ -31,7 +31,6 @@ LOWEST, HIGHEST = 0.2, 10.0  # limits of a temperature
 LARGEST_SHARE = 0.9  # of beliefs at temperature 1
 PRECISION = 0.01  # of a share, and of the logarithm of a temperature
 MAX_WORDS = 20_000  # of the sentences that trees are fitted on: a few numbers need no more
-LEAST_CALIBRATED, MOST_HELD_OUT, MOST_SAMPLED = 1000, 600, 3000  # sentences, for temperatures without dev data
 TINY = 1e-12  # probability of a head that pruning excludes
 
 
@@ -151,14 +150,3 @@ def fit_share(scorer: TreeScorer, tokens: ParseTokens, gold: Gold) -> float:
 
     best = math.exp(bounded(lambda log_share: loss(math.exp(log_share)), math.log(LEAST_SHARE), 0.0))
     return min((0.0, best, 1.0), key=loss)
-
-
-def held_out_sample(n: int, seed: int) -> tuple[Integers, Integers]:
-    """Return the numbers of sentences to train on and of those to fit temperatures on; none of few sentences.
-
-    Both are parts of a sample, since temperatures hardly depend on the size of the training data.
-    """
-    order = np.random.default_rng((seed, 8)).permutation(n)
-    n_held_out, n_trained = (min(n // 5, MOST_HELD_OUT), MOST_SAMPLED) if n >= LEAST_CALIBRATED else (0, 0)
-    trained = (order >= n_held_out) & (order < n_held_out + n_trained)
-    return np.flatnonzero(trained), np.flatnonzero(order < n_held_out)

@@ -41,12 +41,6 @@ class Columns:
         """Split a flat column into sentences."""
         return [column[a:b] for a, b in pairwise(self.offsets.tolist())]
 
-    def some(self, sentences: Integers) -> "Columns":
-        """Return some of the sentences, by their numbers."""
-        at, offsets = chosen_tokens(self.offsets, sentences)
-        words, *tags = ([column[i] for i in at.tolist()] for column in (self.words, *self.tags))
-        return Columns(words, tags, offsets)
-
 
 def read_sentences(X: Sentences) -> Columns:
     """Read sentences of words, of (word, tag) or of (word, tag, second tag), or a ``Corpus`` with these columns."""
@@ -78,12 +72,6 @@ class Gold:
     offsets: NDArray[np.int64]  # (n_sentences + 1,)
     labels: list[str | None] | None = None  # of each arc, None if unknown; None instead of the list if none is known
     n_dropped: int = 0  # given heads that are treated as unknown, because no tree of the kind has all of them
-
-    def some(self, sentences: Integers) -> "Gold":
-        """Return the heads and labels of some sentences, by their numbers."""
-        at, offsets = chosen_tokens(self.offsets, sentences)
-        labels = [] if self.labels is None else [self.labels[i] for i in at.tolist()]
-        return Gold(self.heads[at], offsets, labels if any(label is not None for label in labels) else None)
 
     def rows(self, sentences: Integers) -> Integers:
         """Return the heads (B, n) of some sentences; -1 if unknown and in the padding."""

@@ -116,7 +116,7 @@ class Learned:
             check_finite("weights", one)
         taggers = None if plain["taggers"] is None else Taggers.from_state(plain["taggers"], arrays)
         n_tags = plain["n_tags"]
-        if type(n_tags) is not int or n_tags < 1 or (taggers is not None and taggers.n_columns != n_tags):
+        if type(n_tags) is not int or n_tags < 1 or (taggers is not None and len(taggers.models) != n_tags):
             raise ValueRangeError(f"n_tags must be the number of taggers or of columns of tags, got {n_tags!r}.")
         temperatures = Temperatures.from_dict(plain["temperatures"])
         sharp, share = plain["sharp"], plain["crossing_share"]
@@ -181,10 +181,14 @@ class Parsing:
 
     def heads(self, decoding: Decode = "mbr") -> list[list[int]]:
         """Return trees; see `DependencyParser.predict`. Probabilities that they do not need are not computed."""
+        self._check(decoding)
         trees: list[list[int]] = [[] for _ in range(len(self.tokens))]
-        for b, heads in self._decisions(decoding, probabilities=False):
-            for row, n in enumerate(b.sentences.tolist()):
-                trees[n] = heads[row, : b.lengths[row]].tolist()
+        for scorer, sentences in self.batches():
+            scored = scorer.scored(self.tokens, sentences, self.allowed)
+            beliefs = (scorer if decoding == "viterbi" else scorer.for_trees()).infer(scored)
+            heads = self._decoded(scorer, beliefs, decoding)
+            for row, n in enumerate(sentences.tolist()):
+                trees[n] = heads[row, : beliefs.lengths[row]].tolist()
         return trees
 
     def _check(self, decoding: Decode) -> None:
@@ -192,36 +196,6 @@ class Parsing:
             raise ValueRangeError(f"decoding must be one of {', '.join(get_args(Decode))}, got {decoding!r}.")
         if decoding == "mbr-las" and self.labels is None:
             raise ValueRangeError("decoding='mbr-las' needs labels: train the parser with pairs (head, label).")
-
-    def judged(
-        self, decoding: Decode = "mbr", gold: Sequence[Sequence[int]] | None = None
-    ) -> tuple[list[list[int]], list[list[float]], list[list[float]]]:
-        """Return trees, the probabilities of their arcs, and those of the arcs of gold trees if they are given."""
-        trees: list[list[int]] = [[] for _ in range(len(self.tokens))]
-        probabilities: list[list[float]] = [[] for _ in range(len(self.tokens))]
-        of_gold: list[list[float]] = [[] for _ in range(len(self.tokens))]
-        for b, heads in self._decisions(decoding, probabilities=True):
-            for row, n in enumerate(b.sentences.tolist()):
-                size = int(b.lengths[row])
-                trees[n] = heads[row, :size].tolist()
-                p = b.arcs[row, heads[row, :size], np.arange(1, size + 1)]
-                probabilities[n] = np.clip(p, 0.0, 1.0).tolist()
-                if gold is not None:
-                    p = b.arcs[row, np.array(gold[n], np.int64), np.arange(1, size + 1)]
-                    of_gold[n] = np.clip(p, 0.0, 1.0).tolist()
-        return trees, probabilities, of_gold
-
-    def _decisions(self, decoding: Decode, *, probabilities: bool) -> Iterator[tuple[Beliefs, Integers]]:
-        """Yield the heads (B, n) of batches, and beliefs: those that choose trees may do unless probabilities count."""
-        self._check(decoding)
-        for scorer, sentences in self.batches():
-            scored = scorer.scored(self.tokens, sentences, self.allowed)
-            if probabilities or decoding == "viterbi":
-                b = scorer.infer(scored)
-                deciding = b if decoding == "viterbi" else scorer.risk_beliefs(scored, b)
-            else:
-                b = deciding = scorer.for_trees().infer(scored)
-            yield b, self._decoded(scorer, deciding, decoding)
 
     def _decoded(self, scorer: TreeScorer, beliefs: Beliefs, decoding: Decode) -> Integers:
         """Return the heads (B, n) of a batch, from the beliefs of `for_trees`; for Viterbi, of probabilities."""
@@ -248,19 +222,6 @@ class Parsing:
         best = self.labels.probabilities(self.tokens, flat, self.columns.offsets).argmax(axis=1).tolist()
         return self.columns.sentences([self.labels.labels[j] for j in best])
 
-    def judged_names(
-        self, heads: list[list[int]], gold: Sequence[Sequence[str | None]]
-    ) -> tuple[list[list[str | None]], list[list[list[float]]]]:
-        """Return the most probable labels of trees, and for each word p(label) and p(gold label), given the tree."""
-        if self.labels is None:
-            return self.names(heads), [[] for _ in heads]
-        flat = np.array([h for tree in heads for h in tree], np.int64)
-        p = self.labels.probabilities(self.tokens, flat, self.columns.offsets)
-        best, names = p.argmax(axis=1).tolist(), self.labels.labels
-        right = [names.id(name) if name is not None and name in names else -1 for row in gold for name in row]
-        pairs = [[float(row[j]), float(row[g]) if g >= 0 else 0.0] for row, j, g in zip(p, best, right, strict=True)]
-        return self.columns.sentences([names[j] for j in best]), self.columns.sentences(pairs)
-
     def marginals(self) -> list[list[dict[int, float]]]:
         """Return the probabilities of the heads of each word, most probable first."""
         tables: list[list[dict[int, float]]] = [[] for _ in range(len(self.tokens))]
@@ -269,7 +230,7 @@ class Parsing:
                 for d in range(1, int(b.lengths[row]) + 1):
                     heads = np.flatnonzero(b.possible[row, : b.lengths[row] + 1, d])
                     heads = heads[heads != d]
-                    p = b.arcs[row, heads, d]
+                    p = np.clip(b.arcs[row, heads, d], 0.0, 1.0)
                     tables[n].append({int(heads[k]): float(p[k]) for k in np.argsort(-p, kind="stable")})
         return tables
 

@@ -10,8 +10,8 @@ from trelliswork.compute import threads
 from trelliswork.inference.tree import Potentials, eisner, matrix_tree
 from trelliswork.inference.tree.passes import Passes
 from trelliswork.models.parser.features import ParseTokens
-from trelliswork.models.parser.kernels.arcs import arc_ids, arc_scores, remaining, score_all
-from trelliswork.models.parser.kernels.records import ArcList, Drop, PartList
+from trelliswork.models.parser.kernels.arcs import arc_ids, arc_scores, score_all
+from trelliswork.models.parser.kernels.records import ArcList, PartList
 from trelliswork.models.parser.templates import N_BITS, Templates
 
 Doubles = NDArray[np.float64]
@@ -46,17 +46,6 @@ def only_given(log_arc: Doubles, heads: Integers) -> Doubles:
     return allowed
 
 
-NO_DROP = Drop(np.uint64(0), np.uint64(0), np.float32(1))
-
-
-def dropout(share: float, *seed: int) -> Drop:
-    """Return the dropout of a share of the features, drawn by the seed."""
-    if not share:
-        return NO_DROP
-    random = np.random.default_rng(seed).integers(1 << 62)
-    return Drop(np.uint64(random), np.uint64(share * 2**32), np.float32(1 / (1 - share)))
-
-
 @dataclass(frozen=True)
 class Features:
     """Features of one kind of parts, hashed to ``2**bits`` weights."""
@@ -73,21 +62,17 @@ class Features:
         """Number of bits to drop from a 64-bit key."""
         return np.uint64(64 - self.bits)
 
-    def scores(self, tokens: ParseTokens, parts: ArcList | PartList, weights: Weights, drop: Drop = NO_DROP) -> Doubles:
+    def scores(self, tokens: ParseTokens, parts: ArcList | PartList, weights: Weights) -> Doubles:
         """Return the scores (P,) of a list of parts."""
         scores = np.empty(len(parts.heads))
-        self._run(self.score_kernel, parts, tokens, weights, drop, scores)
+        self._run(self.score_kernel, parts, tokens, weights, scores)
         return scores
 
-    def ids(
-        self, tokens: ParseTokens, parts: ArcList | PartList, drop: Drop = NO_DROP
-    ) -> tuple[NDArray[np.uint32], NDArray[np.int32]]:
+    def ids(self, tokens: ParseTokens, parts: ArcList | PartList) -> tuple[NDArray[np.uint32], NDArray[np.int32]]:
         """Return feature ids (P, most) and the number in use of each row (P,)."""
         P, most = len(parts.heads), 2 * len(self.templates.keys) + self.n_more
         ids, counts = np.empty((P, most), np.uint32), np.empty(P, np.int32)
         self._run(self.id_kernel, parts, tokens, ids, counts)
-        if drop.limit:
-            remaining(ids, counts, drop)
         return ids, counts
 
     def _run(self, kernel: Any, parts: ArcList | PartList, tokens: ParseTokens, *arrays: Any) -> None:
@@ -102,13 +87,11 @@ class ArcFeatures(Features):
     cost = 3000
     n_more = N_BITS
 
-    def log_arcs(
-        self, tokens: ParseTokens, sentences: Integers, weights: NDArray[np.floating], drop: Drop = NO_DROP
-    ) -> Doubles:
+    def log_arcs(self, tokens: ParseTokens, sentences: Integers, weights: NDArray[np.floating]) -> Doubles:
         """Return the scores of all arcs (B, n+1, n+1) of the given sentences; 0 where there is no arc."""
         lengths = tokens.lengths[sentences]
         N = int(lengths.max()) + 1
         log_arc = np.zeros((len(sentences), N, N))
         ranges = threads.cut(lengths**2 * self.cost, least=threads.LEAST_WORK)
-        threads.run(score_all, ranges, sentences, tokens.arrays, self.templates, self.shift, weights, drop, log_arc)
+        threads.run(score_all, ranges, sentences, tokens.arrays, self.templates, self.shift, weights, log_arc)
         return log_arc

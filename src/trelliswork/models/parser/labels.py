@@ -13,7 +13,7 @@ from trelliswork.learning.sgd import AveragedAdaGrad
 from trelliswork.learning.watch import Development
 from trelliswork.models.parser.data import Gold
 from trelliswork.models.parser.features import ParseTokens
-from trelliswork.models.parser.first_order import NO_DROP, Integers, dropout
+from trelliswork.models.parser.first_order import Integers
 from trelliswork.models.parser.kernels.labels import arc_probabilities, train
 from trelliswork.models.parser.kernels.records import AdaGrad, ArcList, Trees
 from trelliswork.models.parser.temperatures import tempered
@@ -70,14 +70,13 @@ class LabelTrainer:
         bits: int,
         rate: float,
         seed: int,
-        dropout: float = 0.0,
     ) -> None:
         assert gold.labels is not None
         self.labels = Vocabulary.from_sequences([[name for name in gold.labels if name is not None]])
         numbers = {name: i for i, name in enumerate(self.labels)}
         self._gold = np.array([-1 if name is None else numbers[name] for name in gold.labels], np.int64)
         self._tokens, self._trees, self._features = tokens, Trees(gold.heads, gold.offsets), features
-        self._rate, self._seed, self._dropout, self._drop = np.float32(rate), seed, dropout, NO_DROP
+        self._rate, self._seed = np.float32(rate), seed
         shape = 1 << max(bits - FEWER_BITS, 4), len(self.labels)
         self.learner = AveragedAdaGrad(*(np.zeros(shape, np.float32) for _ in range(3)))
 
@@ -98,20 +97,20 @@ class LabelTrainer:
     def epoch(self, number: int, progress: object = None) -> float:
         """Train epoch ``number``, counted from 1; return its loss."""
         order = np.random.default_rng((self._seed, 3, number)).permutation(len(self._tokens))
-        self._drop, learner = dropout(self._dropout, self._seed, 7, number), self.learner
+        learner = self.learner
         state = AdaGrad(learner.weights, learner.squares, learner.changes)
         last, loss = threads.call(
             train,
             order, self._trees, self._gold, self._tokens.arrays, self._features, _shift(state.weights), state,
-            self._drop, self._rate, -1,
+            self._rate, -1,
         )  # fmt: skip
         learner.steps = last + 1
         learner.end_epoch()
         return float(loss)
 
     def parameters(self) -> dict[str, NDArray[Any]]:
-        """Return the averaged weights; after dropout, all features are present, and each counts less."""
-        return {"weights": self.learner.average() / self._drop.scale}
+        """Return the averaged weights."""
+        return {"weights": self.learner.average()}
 
     def state(self) -> dict[str, NDArray[Any]]:
         """Return the state between two epochs, for a checkpoint."""

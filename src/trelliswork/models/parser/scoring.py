@@ -218,18 +218,6 @@ class TreeScorer:
         engine, arcs = self._expectations(tree_scores, sentences, lengths)
         return Beliefs(sentences, lengths, tree_scores, arcs, mask, engine)
 
-    def risk_beliefs(self, scored: Scored, beliefs: Beliefs) -> Beliefs:
-        """Return the beliefs of `for_trees`, which choose the tree: temperatures change probabilities alone.
-
-        ``beliefs`` are those at the temperatures of the trees.
-        """
-        t = self.temperatures
-        if self.share is None and beliefs.sharp is not None:
-            return beliefs.sharp
-        if self.share is None and t.arcs == 1 and (self.second is None or t.siblings == t.grandparents == t.tree == 1):
-            return beliefs
-        return self.for_trees().infer(scored)
-
     def trees(self, tokens: ParseTokens, sentences: Integers) -> Integers:
         """Return the minimum-risk trees (B, n) of some sentences."""
         return self.heads(self.for_trees().infer(self.scored(tokens, sentences)))

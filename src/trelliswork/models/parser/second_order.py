@@ -14,7 +14,6 @@ from trelliswork.inference.tree.second_order import (
 from trelliswork.models.hmm.data import chosen_tokens
 from trelliswork.models.parser.features import ParseTokens
 from trelliswork.models.parser.first_order import (
-    NO_DROP,
     ArcFeatures,
     ArcList,
     Doubles,
@@ -24,7 +23,7 @@ from trelliswork.models.parser.first_order import (
     Weights,
 )
 from trelliswork.models.parser.kernels.parts import part_ids, part_scores
-from trelliswork.models.parser.kernels.records import Drop, PartList
+from trelliswork.models.parser.kernels.records import PartList
 
 Mask = NDArray[np.bool_]
 
@@ -97,13 +96,12 @@ class Candidates:
         features: SecondOrderFeatures,
         tokens: ParseTokens,
         weights: tuple[Weights, Weights, Weights],
-        drop: Drop = NO_DROP,
     ) -> tuple[Doubles, Doubles, Doubles]:
         """Return the scores of arcs (A,), siblings (S,) and grandparents (G,)."""
         return (
-            features.arcs.scores(tokens, self.arcs, weights[0], drop),
-            features.siblings.scores(tokens, self.siblings, weights[1], drop),
-            features.grandparents.scores(tokens, self.grandparents, weights[2], drop),
+            features.arcs.scores(tokens, self.arcs, weights[0]),
+            features.siblings.scores(tokens, self.siblings, weights[1]),
+            features.grandparents.scores(tokens, self.grandparents, weights[2]),
         )
 
     def dense(self, values: Doubles, rest: float) -> Doubles:

@@ -1,6 +1,5 @@
 """Taggers inside a parser: trained with it, saved with it, and jackknifed for its training sentences."""
 
-import json
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, Literal
@@ -11,46 +10,31 @@ from trelliswork.features.brown import BrownClusters
 from trelliswork.learning.checkpoint import Arrays, with_prefix
 from trelliswork.learning.report import Step
 from trelliswork.models.crf import CRF
-from trelliswork.models.factorial import FactorialCRF
 from trelliswork.models.hmm import HMM
 from trelliswork.models.parser.data import Columns
 from trelliswork.models.parser.first_order import Integers
 
-TaggerKind = Literal["crf", "hmm", "factorial-crf"]
-Model = CRF | HMM | FactorialCRF
+TaggerKind = Literal["crf", "hmm"]
+Model = CRF | HMM
 Announce = Callable[[str], bool]  # reports progress; returns whether training is to stop
 FOLDS = 5
 MOST_NEIGHBORS = 50  # sentences in a row that are in the same fold: those of one document know each other's words
 FOLD_EPOCHS = 8  # of the averaged perceptron
-_CLASSES: dict[str, type[CRF] | type[HMM] | type[FactorialCRF]] = {
-    model.family: model for model in (CRF, HMM, FactorialCRF)
-}
-
-
-def _layers(model: Model, words: list[list[str]]) -> list[list[list[str]]]:
-    """Return the predicted tags of sentences, one list for each column that the model tags."""
-    if isinstance(model, FactorialCRF):
-        return list(model.predict_layers(words).values())
-    return [model.predict(words)]
+_CLASSES: dict[str, type[CRF] | type[HMM]] = {model.family: model for model in (CRF, HMM)}
 
 
 @dataclass(frozen=True)
 class Taggers:
-    """One tagger for each column of tags, or one for all columns."""
+    """One tagger for each column of tags."""
 
     models: list[Model]
-
-    @property
-    def n_columns(self) -> int:
-        """Number of columns of tags."""
-        return sum(len(model.layers) if isinstance(model, FactorialCRF) else 1 for model in self.models)
 
     def tag(self, columns: Columns) -> Columns:
         """Return the same sentences with predicted tags."""
         words = [sentence for sentence in columns.sentences(columns.words) if sentence]
         if not words:
-            return replace(columns, tags=[[] for _ in range(self.n_columns)])
-        tags = [[tag for row in rows for tag in row] for model in self.models for rows in _layers(model, words)]
+            return replace(columns, tags=[[] for _ in self.models])
+        tags = [[tag for row in model.predict(words) for tag in row] for model in self.models]
         return replace(columns, tags=tags)
 
     def state(self) -> tuple[list[dict[str, Any]], Arrays]:
@@ -76,14 +60,13 @@ class Taggers:
 class Tagging:
     """Training of the taggers of a parser.
 
-    First one tagger per column of tags, or one factorial CRF for all of them. Then, for each fold, taggers that are
-    trained on the other folds and tag this one: the parser is trained on tags with the errors that it will see in new
-    sentences. ``columns`` are training sentences, none of them empty; ``folds`` is the maximum number of folds, of
-    blocks of neighboring sentences that ``seed`` draws.
+    First one tagger per column of tags. Then, for each fold, taggers that are trained on the other folds and tag this
+    one: the parser is trained on tags with the errors that it will see in new sentences. ``columns`` are training
+    sentences, none of them empty; ``folds`` is the maximum number of folds, of blocks of neighboring sentences that
+    ``seed`` draws.
 
     The CRFs of folds are trained by the averaged perceptron, since only their tags matter: they are as accurate as by
-    L-BFGS, which takes more than ten times as long. In place of a factorial CRF, folds have a CRF whose labels are the
-    tags of all columns together: its columns agree with each other, too.
+    L-BFGS, which takes more than ten times as long.
     """
 
     kind: TaggerKind
@@ -91,11 +74,6 @@ class Tagging:
     seed: int
     clusters: BrownClusters | None = None
     folds: int = FOLDS
-
-    @property
-    def joint(self) -> bool:
-        """Whether one tagger has all columns; a factorial CRF of one column is a CRF."""
-        return self.kind == "factorial-crf" and len(self.columns.tags) > 1
 
     def fold_of_sentences(self) -> Integers:
         """Return the fold of each sentence, from 0; all 0 if there is one sentence."""
@@ -113,56 +91,38 @@ class Tagging:
         """
         words = self.columns.sentences(self.columns.words)
         tags = [self.columns.sentences(column) for column in self.columns.tags]
-        layers = [[list(zip(*rows, strict=True)) for rows in zip(*tags, strict=True)]] if self.joint else tags
         models = []
-        for k, layer in enumerate(layers):
-            name = f"tagger {k + 1} of {len(layers)}"
+        for k, column in enumerate(tags):
+            name = f"tagger {k + 1} of {len(tags)}"
             announce(name)
-            models.append(self._fitted(name, words, layer, announce))
+            models.append(self._fitted(name, words, column, announce, jackknifed=False))
         fold = self.fold_of_sentences()
         if len(fold) == 1:
             return Taggers(models), Taggers(models).tag(self.columns)
-        predicted: list[list[list[Any]]] = [[[]] * len(fold) for _ in layers]  # by layer and sentence
+        predicted: list[list[list[str]]] = [[[]] * len(fold) for _ in tags]  # by column and sentence
         for number in range(int(fold.max()) + 1):
             name = f"jackknifed tags, fold {number + 1} of {int(fold.max()) + 1}"
             seen, unseen = (np.flatnonzero(some).tolist() for some in (fold != number, fold == number))
-            texts = [words[n] for n in unseen]
-            for model, layer, found in zip(models, layers, predicted, strict=True):
-                if announce(name):
-                    rows: Any = model.predict(texts)
-                else:
-                    rows = self._tags([words[n] for n in seen], [layer[n] for n in seen], texts, name, announce)
-                for n, row in zip(unseen, rows, strict=True):
+            for model, column, found in zip(models, tags, predicted, strict=True):
+                if not announce(name):
+                    own = [words[n] for n in seen], [column[n] for n in seen]
+                    model = self._fitted(name, *own, announce, jackknifed=True)
+                for n, row in zip(unseen, model.predict([words[n] for n in unseen]), strict=True):
                     found[n] = row
         columns = [[tag for row in found for tag in row] for found in predicted]
-        joint = [list(column) for column in zip(*columns[0], strict=True)] if self.joint else columns
-        return Taggers(models), replace(self.columns, tags=joint)
+        return Taggers(models), replace(self.columns, tags=columns)
 
-    def _fitted(self, name: str, words: list[list[str]], tags: list[list[Any]], announce: Announce) -> Model:
+    def _fitted(
+        self, name: str, words: list[list[str]], tags: list[list[str]], announce: Announce, *, jackknifed: bool
+    ) -> Model:
         """Return a tagger of all sentences, or of the others of a fold."""
 
         def callback(step: Step) -> bool:
             return announce(f"{name}, iteration {step.iteration}")
 
-        if self.joint:
-            layers = tuple(f"tags{k + 1}" for k in range(len(self.columns.tags)))
-            return FactorialCRF(layers, clusters=self.clusters, tol=1e-3).fit(words, tags, callback=callback)
         if self.kind == "hmm":
             return HMM(order=2).fit(words, tags, callback=callback)
-        return CRF("pos", clusters=self.clusters, tol=1e-4).fit(words, tags, callback=callback)
-
-    def _tags(
-        self, words: list[list[str]], tags: list[list[Any]], unseen: list[list[str]], name: str, announce: Announce
-    ) -> list[list[Any]]:
-        """Return the tags of a fold by a tagger that learns from the others."""
-        if self.kind == "hmm":
-            return self._fitted(name, words, tags, announce).predict(unseen)
-        if self.joint:
-            tags = [[json.dumps(one) for one in row] for row in tags]
-
-        def callback(step: Step) -> bool:
-            return announce(f"{name}, iteration {step.iteration}")
-
-        crf = CRF("pos", clusters=self.clusters, algorithm="perceptron", max_iter=FOLD_EPOCHS)
-        rows = crf.fit(words, tags, callback=callback).predict(unseen)
-        return [[json.loads(tag) for tag in row] for row in rows] if self.joint else rows
+        crf = CRF("pos", clusters=self.clusters, tol=1e-4)
+        if jackknifed:
+            crf = CRF("pos", clusters=self.clusters, algorithm="perceptron", max_iter=FOLD_EPOCHS)
+        return crf.fit(words, tags, callback=callback)

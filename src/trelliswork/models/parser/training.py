@@ -34,18 +34,15 @@ from trelliswork.models.hmm.data import chosen_tokens
 from trelliswork.models.parser.data import UNKNOWN, Columns, Gold
 from trelliswork.models.parser.features import ParseTokens
 from trelliswork.models.parser.first_order import (
-    NO_DROP,
     ArcFeatures,
     ArcList,
     Doubles,
     Integers,
     TreeKind,
     Weights,
-    dropout,
     only_given,
 )
 from trelliswork.models.parser.kernels.parts import observed_siblings
-from trelliswork.models.parser.kernels.records import Drop
 from trelliswork.models.parser.labels import LabelTrainer
 from trelliswork.models.parser.scoring import PrunedArcs
 from trelliswork.models.parser.second_order import Candidates, PartList, Propagation, SecondOrderFeatures
@@ -141,11 +138,9 @@ class TreeTrainer:
     batch_size: int = 32
     seed: tuple[int, ...] = (0,)
     active: float = ACTIVE
-    dropout: float = 0.0  # share of the features that are left out of each mini-batch
-    l2: float = 0.0
     learners: dict[str, SparseAdaGrad] = field(default_factory=dict, init=False)
 
-    def parts(self, sentences: Integers, drop: Drop) -> tuple[float, Iterable[Parts]]:
+    def parts(self, sentences: Integers) -> tuple[float, Iterable[Parts]]:
         """Return the loss of some sentences, and features and negative gradients of their parts, for each learner."""
         raise AssertionError("each order defines its parts")
 
@@ -174,9 +169,9 @@ class TreeTrainer:
                         gradient[at] += sign * count
         return loss
 
-    def step(self, sentences: Integers, drop: Drop = NO_DROP) -> float:
+    def step(self, sentences: Integers) -> float:
         """Update the weights by a mini-batch; return its loss."""
-        loss, parts = self.parts(sentences, drop)
+        loss, parts = self.parts(sentences)
         for learner, some in zip(self.learners.values(), parts, strict=True):
             learner.step(*some)
         return loss
@@ -186,8 +181,7 @@ class TreeTrainer:
         n, loss = len(self.tokens), 0.0
         order = np.random.default_rng((*self.seed, number)).permutation(n)
         for at in range(0, n, self.batch_size):
-            drop = dropout(self.dropout, *self.seed, number, at)
-            loss += self.step(order[at : at + self.batch_size], drop)
+            loss += self.step(order[at : at + self.batch_size])
             progress(at / n)
         for learner in self.learners.values():
             learner.end_epoch()
@@ -215,23 +209,21 @@ class FirstOrder(TreeTrainer):
     features: ArcFeatures
 
     def __post_init__(self) -> None:
-        self.learners["arcs"] = SparseAdaGrad(np.zeros(1 << self.features.bits, np.float32), self.rate, self.l2)
+        self.learners["arcs"] = SparseAdaGrad(np.zeros(1 << self.features.bits, np.float32), self.rate)
 
-    def gradient(
-        self, sentences: Integers, weights: NDArray[np.floating], drop: Drop = NO_DROP
-    ) -> tuple[float, ArcList, Doubles]:
+    def gradient(self, sentences: Integers, weights: NDArray[np.floating]) -> tuple[float, ArcList, Doubles]:
         """Return the loss of some sentences, and its negative gradient (A,) by the scores of the arcs that change."""
-        log_arc = self.features.log_arcs(self.tokens, sentences, weights, drop)
+        log_arc = self.features.log_arcs(self.tokens, sentences, weights)
         scored = ScoredArcs(log_arc, self.tokens.lengths[sentences], self.kind.single_root)
         gradient = np.zeros_like(log_arc)
         loss = self.objective(scored, sentences, [gradient])
         rows, heads, words = np.nonzero(np.abs(gradient) > self.active)
         return loss, ArcList(sentences[rows], heads, words), gradient[rows, heads, words]
 
-    def parts(self, sentences: Integers, drop: Drop = NO_DROP) -> tuple[float, Iterable[Parts]]:
+    def parts(self, sentences: Integers) -> tuple[float, Iterable[Parts]]:
         """Return the loss of some sentences, and features and negative gradients of their arcs."""
-        loss, arcs, values = self.gradient(sentences, self.learners["arcs"].weights, drop)
-        return loss, [(*self.features.ids(self.tokens, arcs, drop), values.astype(np.float32) * drop.scale)]
+        loss, arcs, values = self.gradient(sentences, self.learners["arcs"].weights)
+        return loss, [(*self.features.ids(self.tokens, arcs), values.astype(np.float32))]
 
 
 @dataclass(kw_only=True)
@@ -246,29 +238,29 @@ class SecondOrder(TreeTrainer):
     def __post_init__(self) -> None:
         zeros = [np.zeros(1 << f.bits, np.float32) for f in (self.features.siblings, self.features.grandparents)]
         for name, weights in zip(PARTS, (self.start, *zeros), strict=True):
-            self.learners[name] = SparseAdaGrad(weights, self.rate, self.l2)
+            self.learners[name] = SparseAdaGrad(weights, self.rate)
 
     def gradient(
-        self, sentences: Integers, weights: tuple[Any, Any, Any], drop: Drop = NO_DROP
+        self, sentences: Integers, weights: tuple[Any, Any, Any]
     ) -> tuple[float, Candidates, Sequence[Doubles]]:
         """Return the loss of some sentences, and its negative gradient by the scores of the parts of each kind."""
         batch = self.arcs.candidates(self.tokens, sentences)
-        scores = batch.scores(self.features, self.tokens, weights, drop)
+        scores = batch.scores(self.features, self.tokens, weights)
         gradients = [np.zeros_like(values) for values in scores]
         loss = self.objective(ScoredParts(batch, scores, self.propagation), sentences, gradients)
         return loss, batch, gradients
 
-    def parts(self, sentences: Integers, drop: Drop = NO_DROP) -> tuple[float, Iterable[Parts]]:
+    def parts(self, sentences: Integers) -> tuple[float, Iterable[Parts]]:
         """Return the loss of some sentences, and features and negative gradients of parts, one kind after the other."""
         a, s, g = (self.learners[name].weights for name in PARTS)
-        loss, batch, gradients = self.gradient(sentences, (a, s, g), drop)
+        loss, batch, gradients = self.gradient(sentences, (a, s, g))
         features: tuple[Any, ...] = (self.features.arcs, self.features.siblings, self.features.grandparents)
         lists: tuple[ArcList | PartList, ...] = (batch.arcs, batch.siblings, batch.grandparents)
 
         def active(one: Any, parts: ArcList | PartList, values: Doubles) -> Parts:
             which = np.flatnonzero(np.abs(values) > self.active)
             some = type(parts)(*(column[which] for column in parts))
-            return *one.ids(self.tokens, some, drop), values[which].astype(np.float32) * drop.scale
+            return *one.ids(self.tokens, some), values[which].astype(np.float32)
 
         return loss, map(active, features, lists, gradients)
 
@@ -331,16 +323,6 @@ class Stages:
     def seconds(self) -> float:
         """Training time, including the time before the checkpoint."""
         return time.perf_counter() - self._started
-
-    def is_late(self) -> bool:
-        """Return whether training is to stop, by the caller or because the time is up."""
-        if self.watch.time_is_up(self.seconds) is not None:
-            self.watch.interrupted = True
-        return self.watch.interrupted
-
-    def announce(self, name: str, step: Step) -> bool:
-        """Tell the callback about a step of other training within this run; return whether to stop."""
-        return self.is_late() or self.watch.announce(f"{name}: {step.stage}", self.seconds)
 
     def _state(self, stage: str, current: Arrays) -> Saved:
         plain = {

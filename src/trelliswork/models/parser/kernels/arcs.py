@@ -8,12 +8,11 @@ from trelliswork.models.parser.kernels.blocks import (
     SIZE,
     Block,
     feature_id,
-    is_dropped,
     new_block,
     score_block,
     set_part,
 )
-from trelliswork.models.parser.kernels.records import ArcList, Drop, Tokens
+from trelliswork.models.parser.kernels.records import ArcList, Tokens
 from trelliswork.models.parser.templates import ARC_SLOTS, Templates, slot_constants
 
 CONSTANTS = slot_constants(64)
@@ -123,37 +122,23 @@ def tags_between(bits, start, h, m):
     return tags
 
 
-@kernel
-def remaining(ids, counts, drop: Drop):
-    """Remove the dropped features from ids (P, k) and counts (P,)."""
-    for p in range(len(counts)):
-        n = 0
-        for k in range(counts[p]):
-            if not is_dropped(ids[p, k], drop):
-                ids[p, n] = ids[p, k]
-                n += 1
-        counts[p] = n
-
-
 @helper
-def _score_arcs(block: Block, tags, n, templates: Templates, shift, weights, drop: Drop, out, places):
+def _score_arcs(block: Block, tags, n, templates: Templates, shift, weights, out, places):
     """Fill ``out`` at the given places with the scores of the first n arcs of a block; ``tags`` between their ends."""
-    score_block(block, n, templates, shift, weights, drop)
+    score_block(block, n, templates, shift, weights)
     head_tags, modifier_tags = (HEAD_AT + 1) * PADDED, (MODIFIER_AT + 1) * PADDED
     for p in range(n):
         key = BETWEEN + block.slots[head_tags + p] + block.slots[modifier_tags + p] + block.near[p]
         between, total = tags[p], block.sums[p]
         while between:
             low = between & (~between + np.uint64(1))
-            feature = feature_id(key + low * BETWEEN, shift)
-            if drop.limit == np.uint64(0) or not is_dropped(feature, drop):
-                total += weights[feature]
+            total += weights[feature_id(key + low * BETWEEN, shift)]
             between ^= low
-        out[places[p]] = total * drop.scale
+        out[places[p]] = total
 
 
 @kernel(allocates=True)
-def score_all(first, last, sentences, tokens: Tokens, templates: Templates, shift, weights, drop: Drop, log_arc):
+def score_all(first, last, sentences, tokens: Tokens, templates: Templates, shift, weights, log_arc):
     """Fill log_arc (B, n+1, n+1) for ``sentences[first:last]``."""
     codes, bits, places, starts, lengths = tokens
     values, tags, at = np.zeros(N_SLOTS, np.uint64), np.zeros(SIZE, np.uint64), np.zeros(SIZE, np.int64)
@@ -175,15 +160,15 @@ def score_all(first, last, sentences, tokens: Tokens, templates: Templates, shif
                     tags[p], at[p] = between, (b * N + h) * N + m
                     p += 1
                     if p == SIZE:
-                        _score_arcs(block, tags, p, templates, shift, weights, drop, scores, at)
+                        _score_arcs(block, tags, p, templates, shift, weights, scores, at)
                         p = 0
                     between |= bits[start + m]
                     m += 1 if side else -1
-    _score_arcs(block, tags, p, templates, shift, weights, drop, scores, at)
+    _score_arcs(block, tags, p, templates, shift, weights, scores, at)
 
 
 @kernel(allocates=True)
-def arc_scores(first, last, arcs: ArcList, tokens: Tokens, templates: Templates, shift, weights, drop: Drop, scores):
+def arc_scores(first, last, arcs: ArcList, tokens: Tokens, templates: Templates, shift, weights, scores):
     """Fill the scores of the arcs ``first`` to ``last`` of a list."""
     owners, heads, modifiers = arcs
     codes, bits, places, starts, _ = tokens
@@ -202,7 +187,7 @@ def arc_scores(first, last, arcs: ArcList, tokens: Tokens, templates: Templates,
             values[SET_AT] = tags[p] * CONSTANTS[SET_AT]
             near, far = direction_codes(h, m)
             set_part(block, p, values, near, far)
-        _score_arcs(block, tags, n, templates, shift, weights, drop, scores, at)
+        _score_arcs(block, tags, n, templates, shift, weights, scores, at)
 
 
 @kernel(allocates=True)

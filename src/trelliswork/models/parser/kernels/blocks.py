@@ -10,7 +10,6 @@ import numpy as np
 
 from trelliswork.compute.jit import helper
 from trelliswork.compute.simd import add, get, lanes, load, prefetch, put, spread, store_hashes
-from trelliswork.models.parser.kernels.records import Drop
 from trelliswork.models.parser.templates import Templates
 
 SIZE = 512  # parts
@@ -36,14 +35,6 @@ def feature_id(key, shift):
     return np.uint32((key * MULTIPLIER) >> shift)
 
 
-@helper(inline="always")
-def is_dropped(feature, drop: Drop):
-    """Return whether a feature takes no part in this mini-batch."""
-    key = (np.uint64(feature) + drop.seed) * MULTIPLIER
-    key ^= key >> np.uint64(32)
-    return (key * MULTIPLIER) >> np.uint64(32) < drop.limit
-
-
 @helper(allocates=True)
 def new_block(n_slots, weights):
     """Return an empty block for parts with this number of slots."""
@@ -67,8 +58,8 @@ def set_part(block: Block, p, values, near, far):
 
 
 @helper
-def score_block(block: Block, n, templates: Templates, shift, weights, drop: Drop):
-    """Fill the sums of the weights of the first n parts, in the order of ``arcs.template_ids``, without scale."""
+def score_block(block: Block, n, templates: Templates, shift, weights):
+    """Fill the sums of the weights of the first n parts, in the order of ``arcs.template_ids``."""
     slots, near, far, near_ids, far_ids, sums = block
     for p in range(n):
         sums[p] = 0
@@ -88,12 +79,6 @@ def score_block(block: Block, n, templates: Templates, shift, weights, drop: Dro
         for p in range(n):
             prefetch(weights, np.int64(get(near_ids, p)))
             prefetch(weights, np.int64(get(far_ids, p)))
-        if drop.limit == np.uint64(0):
-            for p in range(n):
-                total = get(sums, p) + get(weights, np.int64(get(near_ids, p)))
-                put(sums, p, total + get(weights, np.int64(get(far_ids, p))))
-        else:
-            for p in range(n):
-                for ids in (near_ids, far_ids):
-                    if not is_dropped(ids[p], drop):
-                        sums[p] += weights[ids[p]]
+        for p in range(n):
+            total = get(sums, p) + get(weights, np.int64(get(near_ids, p)))
+            put(sums, p, total + get(weights, np.int64(get(far_ids, p))))

@@ -19,8 +19,8 @@ from trelliswork.models.parser.kernels.arcs import (
     set_word,
     tags_between,
 )
-from trelliswork.models.parser.kernels.blocks import MULTIPLIER, feature_id, is_dropped
-from trelliswork.models.parser.kernels.records import AdaGrad, ArcList, Drop, Tokens, Trees
+from trelliswork.models.parser.kernels.blocks import feature_id
+from trelliswork.models.parser.kernels.records import AdaGrad, ArcList, Tokens, Trees
 from trelliswork.models.parser.templates import LABEL_SLOTS, FeatureSet, Templates
 
 APART, ABOVE, LEFT, RIGHT, N_LEFT, CHILD, SIDE = (
@@ -127,9 +127,7 @@ def arc_probabilities(
 
 
 @kernel(fast=True, allocates=True)
-def train(
-    order, trees: Trees, labels, tokens: Tokens, features: FeatureSet, shift, state: AdaGrad, drop: Drop, rate, step
-):
+def train(order, trees: Trees, labels, tokens: Tokens, features: FeatureSet, shift, state: AdaGrad, rate, step):
     """Run one epoch of AdaGrad over sentences in this order, a step per labeled arc; return step number and loss.
 
     Labels and heads of -1 are unknown; arcs with an unknown label or head are skipped.
@@ -148,14 +146,6 @@ def train(
             if label < 0 or tree[m - 1] < 0:
                 continue
             n_ids = label_ids(values, tree, m, tokens, start, features, shift, ids)
-            if drop.limit:
-                one = Drop(drop.seed + np.uint64(step) * MULTIPLIER, drop.limit, drop.scale)
-                kept = 0
-                for k in range(n_ids):
-                    if not is_dropped(ids[k], one):
-                        ids[kept] = ids[k]
-                        kept += 1
-                n_ids = kept
             _softmax(ids, n_ids, weights, p)
             loss -= np.log(max(p[label], np.float32(1e-30)))
             step += 1

@@ -12,7 +12,7 @@ from trelliswork.models.parser.kernels.arcs import (
     template_ids,
 )
 from trelliswork.models.parser.kernels.blocks import SIZE, new_block, score_block, set_part
-from trelliswork.models.parser.kernels.records import Drop, PartList, Tokens
+from trelliswork.models.parser.kernels.records import PartList, Tokens
 from trelliswork.models.parser.templates import PART_SLOTS, Templates
 
 N_SLOTS = len(PART_SLOTS)
@@ -35,7 +35,7 @@ def _set_part(values, parts: PartList, p, tokens: Tokens):
 
 
 @kernel(allocates=True)
-def part_scores(first, last, parts: PartList, tokens: Tokens, templates: Templates, shift, weights, drop: Drop, scores):
+def part_scores(first, last, parts: PartList, tokens: Tokens, templates: Templates, shift, weights, scores):
     """Fill the scores of the parts ``first`` to ``last``; modifiers and others (siblings, grandparents) may be -1."""
     values, block = np.zeros(N_SLOTS, np.uint64), new_block(N_SLOTS, weights)
     for begin in range(first, last, SIZE):
@@ -43,9 +43,9 @@ def part_scores(first, last, parts: PartList, tokens: Tokens, templates: Templat
         for p in range(n):
             near, far = _set_part(values, parts, begin + p, tokens)
             set_part(block, p, values, near, far)
-        score_block(block, n, templates, shift, weights, drop)
+        score_block(block, n, templates, shift, weights)
         for p in range(n):
-            scores[begin + p] = block.sums[p] * drop.scale
+            scores[begin + p] = block.sums[p]
 
 
 @kernel(allocates=True)

@@ -44,11 +44,3 @@ class AdaGrad(NamedTuple):
     weights: Any
     squares: Any
     changes: Any
-
-
-class Drop(NamedTuple):
-    """Dropout of features: those whose hash with the seed is below the limit; sums of the others are scaled."""
-
-    seed: Any  # uint64
-    limit: Any  # uint64, of hashes below 2**32; 0: none
-    scale: Any  # float32
