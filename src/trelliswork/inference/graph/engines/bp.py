@@ -182,8 +182,8 @@ def _buckets(graph: Prepared, pairs: Pairs) -> residual.Buckets:
     B, E = graph.wiring.n_graphs, len(graph.layout.edge_variable)
     contraction = np.ones((len(graph.data.weights), E))
     residual.contractions(graph.layout, graph.data, pairs, contraction)
-    links = np.empty((B, 2 * (E + residual.LEVELS)), np.int32)
-    return residual.Buckets(np.empty((B, E)), contraction, links)
+    after, before = np.empty((2, B, E + residual.LEVELS), np.int64)
+    return residual.Buckets(np.empty((B, E)), contraction, after, before)
 
 
 def _weights_of_states(graph: Prepared) -> Doubles:
