@@ -70,30 +70,6 @@ def test_log_z_lies_between_mean_field_and_converged_trw(seed, zeros, scale):
         assert want.log_z <= upper.log_z[b] + margin
 
 
-@given(seed=SEEDS)
-def test_optimized_weights_lower_the_bound(seed):
-    wiring = some_graphs(seed)
-    plain, best = trw.run(wiring), trw.run(wiring, weights="optimized")
-    assert (best.log_z <= plain.log_z + 1e-9).all()
-    assert (np.diff(best.trace, axis=1) <= 1e-9).all()
-    for b, want in enumerate(enumerate_graphs(wiring)):
-        assert want.log_z <= best.log_z[b] + 1e-6
-
-
-def test_optimized_weights_reach_the_optimum_of_a_ring(monkeypatch):
-    """On a ring the weights are 1 - p_e with p on the simplex: compare with a search over all of them."""
-    rng = np.random.default_rng(0)
-    pairs = np.array([[0, 1], [1, 2], [0, 2]])
-    tables = Tables(pairs, np.arange(3), np.array([0.3, 1.0, 3.0])[:, None, None] * rng.normal(size=(1, 3, 2, 2)))
-    wiring = wire([2] * 3, [tables], log_unary=rng.normal(size=6))
-    best = trw.run(wiring, weights="optimized", max_updates=200, gap=1e-6)
-    assert best.log_z[0] < trw.run(wiring).log_z[0] - 1e-3
-    for shares in [(i, j, 40 - i - j) for i in range(1, 40) for j in range(1, 40 - i)]:
-        weights = 1 - np.array(shares) / 40
-        monkeypatch.setattr(spanning, "uniform_weights", lambda *_, rho=weights: rho)
-        assert best.log_z[0] <= trw.run(wiring).log_z[0] + 1e-3
-
-
 @given(seed=SEEDS, zeros=st.sampled_from([0.0, 0.15]))
 def test_trees_are_exact(seed, zeros):
     wiring = some_graphs(seed, zeros, tree=True)
@@ -208,28 +184,27 @@ def test_evidence_cuts_cycles():
     unary[0, 1, [0, 2]] = NEVER  # graph 0 knows variable 1, graph 1 variable 2, graph 2 nothing
     unary[1, 2, 1:] = NEVER
     wiring = wire([3] * 4, [ring], log_unary=unary.reshape(3, -1))
-    for weights in ("uniform", "optimized"):
-        result = trw.run(wiring, weights=weights)
-        for b, want in enumerate(enumerate_graphs(wiring)):
-            if b < 2:
-                assert_allclose(result.log_z[b], want.log_z, rtol=1e-7)
-                assert_allclose(result.marginals[b], want.marginals(), atol=1e-6)
-            else:
-                assert want.log_z < result.log_z[b] + 1e-7
+    result = trw.run(wiring)
+    for b, want in enumerate(enumerate_graphs(wiring)):
+        if b < 2:
+            assert_allclose(result.log_z[b], want.log_z, rtol=1e-7)
+            assert_allclose(result.marginals[b], want.marginals(), atol=1e-6)
+        else:
+            assert want.log_z < result.log_z[b] + 1e-7
 
 
 def test_results_do_not_depend_on_the_number_of_threads():
     rng = np.random.default_rng(4)
     wiring = random_graph(rng, n_states=[3] * 8, n_factors=12, n_graphs=20, max_arity=2)
     with threads.num_threads(1):
-        one = trw.run(wiring, weights="optimized", max_updates=3)
+        one = trw.run(wiring)
     with threads.num_threads(3):
-        three = trw.run(wiring, weights="optimized", max_updates=3)
+        three = trw.run(wiring)
     assert_array_equal(one.log_z, three.log_z)
     assert_array_equal(one.marginals, three.marginals)
 
 
-def test_invalid_factors_and_weights_raise_errors():
+def test_invalid_factors_and_options_raise_errors():
     triple = Tables(np.array([[0, 2, 1]]), np.zeros(1, np.int64), np.zeros((1, 1, 2, 2, 2)))
     with pytest.raises(ValueRangeError, match=r"supports factors over two variables, but factor 0 is over \[0, 2, 1\]"):
         trw.run(wire([2] * 3, [triple]))
@@ -237,8 +212,6 @@ def test_invalid_factors_and_weights_raise_errors():
         trw.run(wire([2] * 3, structured=[ExactlyOne(np.arange(3))]))
     ring = Tables(np.array([[0, 1], [1, 2], [2, 0]]), np.zeros(3, np.int64), np.zeros((1, 1, 2, 2)))
     wiring = wire([2] * 3, [ring])
-    with pytest.raises(ValueRangeError, match="weights must be 'uniform' or 'optimized', got 'best'"):
-        trw.run(wiring, weights="best")
     with pytest.raises(ValueRangeError, match=r"damping must be in \[0, 1\), got 1"):
         trw.run(wiring, damping=1)
     with pytest.raises(ValueRangeError, match="tolerance must not be negative"):

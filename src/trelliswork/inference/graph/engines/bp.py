@@ -37,8 +37,6 @@ from trelliswork.inference.graph.kernels.messages import (
     UNDERFLOW,
     Outcome,
     Probabilities,
-    fill_uniform,
-    pair_edges,
 )
 from trelliswork.inference.graph.kernels.records import Pairs
 from trelliswork.inference.graph.kernels.sweeps import sweep_weights
@@ -109,8 +107,7 @@ def _iterate(graph: Prepared, options: Options) -> Progress:
     lowest = min(graph.data.lowest, float(unary.min(where=possible, initial=1.0)))
     if not graph.wiring.structured and threshold <= COARSEST and lowest >= threshold:
         status[:] = RUNNING
-        r = np.empty_like(messages.log_r)
-        fill_uniform(graph.layout, r)
+        r = _uniform(graph)
         state = Probabilities(unary, r, messages.log_q, messages.rows)
         once = takes_one_sweep(graph, options)
         stop = (np.inf, 1) if once else (options.tolerance, int(options.max_iter))
@@ -162,13 +159,25 @@ def _flood(graph: Prepared, state: Probabilities, pairs: Pairs, rule: weights.Op
             state.r[b] = r
 
 
-def _pairs(graph: Prepared) -> Pairs:
-    """Return the two ends of the factors over two variables."""
+def _uniform(graph: Prepared) -> Doubles:
+    """Return messages (B, M) that sum to one, zero in the padding."""
     layout = graph.layout
-    E = len(layout.edge_variable)
-    pairs = Pairs(np.empty(E, np.int64), np.zeros(E, np.int64), np.flatnonzero(np.diff(layout.fac_start) != 2))
-    pair_edges(layout, graph.data.weight_at, pairs)
-    return pairs
+    n, widths = layout.n_states[layout.edge_variable], np.diff(layout.edge_at)
+    inside = np.arange(layout.edge_at[-1]) < np.repeat(layout.edge_at[:-1] + n, widths)
+    return np.tile(inside / np.repeat(n, widths), (graph.wiring.n_graphs, 1))
+
+
+def _pairs(graph: Prepared) -> Pairs:
+    """Return the two ends of the factors over two variables, in graphs without structured factors."""
+    layout, E = graph.layout, len(graph.layout.edge_variable)
+    arity = np.diff(layout.fac_start)
+    two = np.flatnonzero(arity == 2)
+    first, second = layout.fac_edge[layout.fac_start[two]], layout.fac_edge[layout.fac_start[two] + 1]
+    sizes = layout.n_states[layout.edge_variable[first]] * layout.widths[layout.edge_variable[second]]
+    to, table_at = np.full(E, -1), np.zeros(E, np.int64)
+    to[first], to[second] = second, first
+    table_at[first], table_at[second] = graph.data.weight_at[two], graph.data.weight_at[two] + sizes
+    return Pairs(to, table_at, np.flatnonzero(arity != 2))
 
 
 def _ahead(graph: Prepared, sweep: Sweep, pairs: Pairs) -> NDArray[np.bool_]:

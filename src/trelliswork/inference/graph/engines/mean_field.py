@@ -21,7 +21,7 @@ from trelliswork.inference.graph.engines.feasible import checked_assignment, pos
 from trelliswork.inference.graph.kernels import mean_field as kernels
 from trelliswork.inference.graph.kernels.mean_field import Parts, Progress, Scratch, State
 from trelliswork.inference.graph.kernels.records import Flat
-from trelliswork.inference.graph.layout import flatten, split_entries, tidy, variables
+from trelliswork.inference.graph.layout import flatten, tidy, variables
 from trelliswork.inference.graph.potentials import Doubles, Integers, Wiring
 from trelliswork.inference.graph.result import Result
 
@@ -113,9 +113,13 @@ def run(
     beliefs[trace[:, 0] == -np.inf] = 0
 
     def factor_marginals() -> tuple[Doubles, ...]:
-        entries = np.zeros((B, int(flat.n_entries.sum())))
-        kernels.factor_beliefs(given, flat, parts, scratch(), beliefs, entries)
-        return split_entries(wiring, entries)
+        first = 0
+        by_group = []
+        for group in wiring.groups:
+            axes = flat.ptr[first : first + len(group), None] + np.arange(len(group.shape))  # (F, k)
+            by_group.append(_products(parts, axes, group.shape, beliefs))
+            first += len(group)
+        return tuple(by_group)
 
     last = int(n_iter.max(initial=0))
     return Result(
@@ -128,6 +132,20 @@ def run(
         compute_factor_marginals=factor_marginals,
         trace=trace[:, : last + 1].copy(),
     )
+
+
+def _products(parts: Parts, axes: Integers, shape: tuple[int, ...], beliefs: Doubles) -> Doubles:
+    """Return the products (B, F, s1, .., sk) of the beliefs of the parts that factors touch with their axes (F, k)."""
+    F, k = axes.shape
+    states = np.indices(shape).reshape(k, 1, -1)
+    at = np.repeat(parts.place[axes].T[:, :, None], states.shape[2], axis=2)  # (k, F, size) of each axis's part
+    for a in range(k):  # the second axis of a part moves in the beliefs of the first
+        np.add.at(at, (parts.part[axes[:, a]], np.arange(F)), parts.move[axes[:, a], None] * states[a])
+    own = (parts.part[axes] == np.arange(k)).T[:, :, None]
+    product = np.ones((len(beliefs), F, states.shape[2]))
+    for a in range(k):
+        product *= np.where(own[a], beliefs[:, at[a]], 1.0)
+    return product.reshape(len(beliefs), F, *shape)
 
 
 def _fix(wiring: Wiring, parts: Parts, graphs: Integers, assignment: Integers, state: State) -> Doubles:

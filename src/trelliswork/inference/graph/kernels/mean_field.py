@@ -271,25 +271,3 @@ def solve(
                 break
         for t in range(n_iter[b] + 1, trace.shape[1]):
             trace[b, t] = trace[b, n_iter[b]]
-
-
-@kernel
-def factor_beliefs(variables: Variables, flat: Flat, parts: Parts, scratch: Scratch, beliefs, entries):
-    """Fill entries (B, sum of n_entries): the product of the beliefs of a factor's parts."""
-    n_states, digits, place = variables.n_states, scratch.digits, scratch.place
-    for b in range(len(entries)):
-        at = 0
-        for f in range(flat.base.size):
-            first, last = flat.ptr[f], flat.ptr[f + 1]
-            k = last - first
-            for a in range(k):
-                digits[a] = 0
-                place[a] = parts.place[first + a]
-            for _ in range(flat.n_entries[f]):
-                weight = 1.0
-                for a in range(k):
-                    if parts.part[first + a] == a:
-                        weight *= beliefs[b, place[a]]
-                entries[b, at] = weight
-                at += 1
-                _advance(k - 1, first, parts.part, parts.move, flat.variables, n_states, digits, place)

@@ -9,7 +9,7 @@ Variables with one or two states, the most frequent kind, have messages of two n
 
 from typing import NamedTuple
 
-from trelliswork.compute.jit import helper, kernel
+from trelliswork.compute.jit import helper
 from trelliswork.compute.kernels.products import Factor, add_product
 from trelliswork.compute.simd import (
     add,
@@ -29,7 +29,7 @@ from trelliswork.compute.simd import (
     total,
 )
 from trelliswork.compute.tiles import store_tile, tile
-from trelliswork.inference.graph.kernels.records import LANES, NARROW, Doubles, Integers, Layout, Pairs
+from trelliswork.inference.graph.kernels.records import LANES, NARROW, Doubles, Integers
 
 RUNNING, CONVERGED, IMPOSSIBLE, UNDERFLOW = 0, 1, 2, 3
 
@@ -328,28 +328,3 @@ def fill_rows(layout, f, q, w):
             w[to + i] = q[at + i]
         for i in range(n, whole_vectors(n)):
             w[to + i] = 0.0
-
-
-@kernel
-def pair_edges(layout: Layout, weight_at, pairs: Pairs):
-    """Fill ``pairs``, except ``large``, for graphs of table factors alone: ``weight_at`` has no others."""
-    for e in range(len(layout.edge_factor)):
-        f = layout.edge_factor[e]
-        slot = layout.fac_start[f]
-        pairs.to[e] = -1
-        if layout.fac_start[f + 1] - slot == 2:
-            e0, e1 = layout.fac_edge[slot], layout.fac_edge[slot + 1]
-            size = layout.n_states[layout.edge_variable[e0]] * layout.widths[layout.edge_variable[e1]]
-            pairs.to[e] = e1 if e == e0 else e0
-            pairs.table_at[e] = weight_at[f] + (0 if e == e0 else size)
-
-
-@kernel
-def fill_uniform(layout: Layout, r):
-    """Messages (B, M) that sum to one, zero in the padding."""
-    for b in range(len(r)):
-        for e in range(len(layout.edge_variable)):
-            n, at = layout.n_states[layout.edge_variable[e]], layout.edge_at[e]
-            share = 1.0 / n
-            for i in range(at, layout.edge_at[e + 1]):
-                r[b, i] = share if i < at + n else 0.0
