@@ -10,7 +10,7 @@ from typer.main import get_command
 from trelliswork.cli.help import Command
 from trelliswork.cli.running import report_errors
 
-SHARED = ("tag", "parse", "evaluate", "score", "cluster")  # whose work processes can share, beside those of groups
+SHARED = ("tag", "parse", "score", "cluster")  # whose work processes can share, beside those of groups
 WITHOUT_THREADS = ("warmup", "bundled")  # commands that compute nothing, or in processes of their own
 
 

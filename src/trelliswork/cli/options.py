@@ -45,6 +45,13 @@ def bundled_option(part: str) -> Any:
     return typer.Option("--bundled", help=f"Use the bundled corpus instead of files: its {part} part.")
 
 
+def leave_out(why: str, **given: Any) -> None:
+    """Raise an error for options that are given although they do not apply."""
+    names = [f"--{name.replace('_', '-')}" for name, value in given.items() if value not in (None, False)]
+    if names:
+        raise typer.BadParameter(f"{why}: leave {' and '.join(names)} out.")
+
+
 ForceOption = Annotated[bool, typer.Option("--force", help="Replace what an earlier run has saved in --out.")]
 
 

@@ -82,7 +82,7 @@ def read_answers(
 
     task = type(model)
     if issubclass(task, TreeParser) and (label is not None or format not in (FileFormat.auto, FileFormat.conllu)):
-        raise typer.BadParameter("a parser or grammar is calibrated with trees: leave --label and --format out.")
+        raise typer.BadParameter("a parser or grammar is compared with trees: leave --label and --format out.")
     if issubclass(task, TreeParser) and task.constituents:
         from trelliswork.cli.use.constituents import read_gold, reading_of, tokens_of
 

@@ -1,13 +1,11 @@
-"""Commands for grammars: their files, ``parse`` and ``evaluate``."""
+"""Grammars: their files, and ``parse``."""
 
-import json as json_module
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
 from trelliswork.cli.inputs import AWAITED, say_what_is_awaited
-from trelliswork.cli.reporting import report_evaluation
 from trelliswork.cli.running import current
 from trelliswork.cli.use.loading import check_tokenized
 from trelliswork.cli.use.output import Form, Objects
@@ -25,7 +23,6 @@ if TYPE_CHECKING:
 
 TREE_ENDINGS = (".mrg", ".trees", ".ptb")
 TREES = Layout("trees", [], None)
-LENGTHS = (10, 40, None)  # maximum sentence lengths that papers on grammar induction report
 
 
 def holds_trees(source: Inputs) -> bool:
@@ -182,7 +179,7 @@ def parse_constituents(
         return corpus, None
 
     say_what_is_awaited(source, AWAITED["raw" if split is not None else str(kind)])
-    write_outputs(source, out, work, blank_lines=None if trees else split is not None or kind != FileFormat.text)
+    write_outputs(source, out, work)
 
 
 def read_format(source: Inputs, format: FileFormat) -> FileFormat:
@@ -190,34 +187,6 @@ def read_format(source: Inputs, format: FileFormat) -> FileFormat:
     if format == FileFormat.auto and guess_format(source, format) != FileFormat.conllu:
         return FileFormat.text
     return guess_format(source, format)
-
-
-def evaluate_constituents(model: str, source: Inputs, json: bool, page: str | None) -> None:
-    """Compare the trees of a grammar with those of files, or of a part of the bundled corpus."""
-    from trelliswork.models.pcfg import PCFG
-
-    grammar = PCFG.load(model)
-    reading = reading_of(grammar)
-    trees = read_gold(source, reading.pop("punctuation"))
-    tokens = tokens_of(trees, **reading)
-    reports = {}
-    for longest in LENGTHS:
-        if any(len(s) > 1 and (longest is None or len(s) <= longest) for s in tokens):
-            name = "all" if longest is None else f"up to {longest} words"
-            with naming_lines(source):
-                reports[name] = grammar.evaluate(trees, tokens, max_length=longest, confidence=longest is None)
-    if not reports:
-        raise DataError(f"{source}: no tree of at least two words for the evaluation.")
-    perplexity = grammar.perplexity(tokens)
-    results = {"brackets": reports, "perplexity": perplexity}
-    more = report_evaluation(page, grammar, results, source.name, model, tokens, trees)
-    if json:
-        figures = {name: r.to_dict() for name, r in reports.items()}
-        print(json_module.dumps(figures | {"perplexity": perplexity} | more))
-        return
-    for name, report in reports.items():
-        print(f"{name}: {report.summary()}")
-    print(f"perplexity {perplexity:.2f} per word")
 
 
 def reading_of(grammar: "PCFG") -> dict[str, Any]:

@@ -1,8 +1,9 @@
 """``trelliswork evaluate``: compare a saved model with gold answers."""
 
 import json as json_module
+import warnings
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
@@ -15,26 +16,31 @@ from trelliswork.cli.options import (
     StrictOption,
     TrainedFormatOption,
     bundled_option,
+    leave_out,
     set_beam,
 )
 from trelliswork.cli.reporting import ReportOption, report_evaluation
-from trelliswork.cli.running import alone, current
 from trelliswork.cli.use.calibrate import read_answers
-from trelliswork.cli.use.constituents import evaluate_constituents
-from trelliswork.cli.use.generate import evaluate_text
-from trelliswork.cli.use.loading import Model, class_of
-from trelliswork.cli.use.parse import evaluate_parser
-from trelliswork.cli.use.sharing import collected
+from trelliswork.cli.use.loading import Model
+from trelliswork.cli.use.score import scored, summary
 from trelliswork.cli.use.tag import check_words
-from trelliswork.data.reading import (
-    FileFormat,
-    LabelReading,
-    naming_lines,
-)
+from trelliswork.data.reading import FileFormat, LabelReading, naming_lines
 from trelliswork.data.reading.inputs import Inputs
+from trelliswork.errors import DataError
 
 if TYPE_CHECKING:
     from trelliswork.metrics.calibration import AtPrecision
+
+LENGTHS = (10, 40, None)  # maximum sentence lengths that papers on grammar induction report
+
+
+class Judged(NamedTuple):
+    """Answers compared with gold."""
+
+    report: Any  # for a page
+    sample: tuple[Any, ...]  # sentences, gold answers and labels of arcs for a page
+    plain: dict[str, Any]  # for JSON
+    text: str
 
 
 def evaluate(
@@ -86,50 +92,36 @@ def evaluate(
 
     Example: trelliswork evaluate chunker test.txt --json
     """
+    from trelliswork.models import load
     from trelliswork.models.tasks import LayeredTagger, Tagger, TreeParser
 
-    task, source = class_of(model), inputs_of(files, bundled)
-    if issubclass(task, TreeParser) and task.constituents:
-        if (label, beam, decode, target_precision, format) != (None, None, None, None, FileFormat.auto):
-            raise typer.BadParameter(
-                "a grammar is compared with bracketed trees: leave --label, --beam, --decoding, --target-precision, "
-                "--format out."
-            )
-        if current().rank == 0:  # brackets are counted in one process
-            with alone():
-                evaluate_constituents(model, source, json, page)
-        return
-    if not issubclass(task, Tagger | TreeParser):
-        if label is not None or decode is not None or target_precision is not None:
-            raise typer.BadParameter(
-                "a language model is evaluated by its perplexity: leave --label, --decoding, --target-precision out."
-            )
-        evaluate_text(model, source, format, beam, json, page)
-        return
-    is_parser = issubclass(task, TreeParser)
-    if decode == (Decide.mbr_span if is_parser else Decide.mbr_las):
-        raise typer.BadParameter(f"--decoding {decode.value} is for {'taggers' if is_parser else 'parsers'}.")
-    fitted: Any = task.load(model)
+    fitted, source = load(model), inputs_of(files, bundled)
     set_beam(fitted, beam)
-    options = (fitted, source, format, label, None if decode is None else decode.value)
-    if is_parser:
-        judged = evaluate_parser(*options)
+    chosen = None if decode is None else decode.value
+    if isinstance(fitted, TreeParser) and fitted.constituents:
+        leave_out("a grammar is compared with trees", decoding=decode, target_precision=target_precision)
+        judged = _grammar(fitted, *read_answers(fitted, source, format, label), source)
+    elif isinstance(fitted, TreeParser):
+        if decode == Decide.mbr_span:
+            raise typer.BadParameter("--decoding mbr-span is for taggers.")
+        judged = _parser(fitted, *read_answers(fitted, source, format, label), source, chosen)
+    elif isinstance(fitted, Tagger):
+        if decode == Decide.mbr_las:
+            raise typer.BadParameter("--decoding mbr-las is for parsers.")
+        how = LabelReading.of(scheme, strict, convert=isinstance(fitted, LayeredTagger))
+        judged = _tagger(fitted, source, format, label, chosen, how)
     else:
-        layered = issubclass(task, LayeredTagger)
-        judged = _tagger(*options, LabelReading.of(scheme, strict, convert=layered))
-    if judged is None:
-        return
-    report, sample = judged
-    with alone():
-        more = report_evaluation(page, fitted, report, source.name, model, *sample)
-    reached = {} if target_precision is None else _at_precision(report, target_precision)
-    if json:
-        plain = {name: asdict(one) for name, one in reached.items()}
-        found = {"at_precision": plain.get("", plain)} if reached else {}
-        print(json_module.dumps(report.to_dict() | more | found))
-        return
-    lines = [f"{name} {one.summary()}".lstrip() for name, one in reached.items()]
-    print("\n\n".join([report.summary(), *filter(None, ["\n".join(lines)])]))
+        given = {"label": label, "decoding": decode, "target_precision": target_precision}
+        leave_out("a language model is evaluated by its perplexity", **given)
+        judged = _language_model(fitted, source, format)
+    plain, lines = judged.plain, [judged.text]
+    if target_precision is not None:
+        reached = _at_precision(judged.report, target_precision)
+        found = {name: asdict(one) for name, one in reached.items()}
+        plain = plain | {"at_precision": found.get("", found)}
+        lines.append("\n".join(f"{name} {one.summary()}".lstrip() for name, one in reached.items()))
+    plain = plain | report_evaluation(page, fitted, judged.report, source.name, model, *judged.sample)
+    print(json_module.dumps(plain) if json else "\n\n".join(lines))
 
 
 def _at_precision(report: Any, target: float) -> "dict[str, AtPrecision]":
@@ -143,69 +135,88 @@ def _at_precision(report: Any, target: float) -> "dict[str, AtPrecision]":
     return found
 
 
-Judged = tuple[Any, tuple[Any, ...]] | None  # the report, and sentences and labels; in a group only on rank 0
-
-
 def _tagger(
     tagger: Any, source: Inputs, format: FileFormat, label: str | None, decode: str | None, how: LabelReading
 ) -> Judged:
-    """Compare a tagger with the gold labels of files; return the report, the sentences and the labels."""
+    """Compare a tagger with the gold labels of files."""
+    from trelliswork.answers import PLAIN, Want, ask, by_layer, layer_labels
     from trelliswork.data import Corpus
     from trelliswork.metrics.induction import evaluate_induction
     from trelliswork.metrics.tagging import evaluate_tagging, gold_in_scheme_of, with_confidence
     from trelliswork.models.tasks import LayeredTagger
 
-    layered = isinstance(tagger, LayeredTagger)
+    layered, induced = isinstance(tagger, LayeredTagger), getattr(tagger, "induced_", False)
     corpus, gold = read_answers(tagger, source, format, label, how)
     check_words(tagger, corpus, source.name)
-    golds = gold if layered else {"": gold}
-    with naming_lines(source, corpus), alone():
-        judged = _judged(tagger, corpus, golds, decode)
-    known = tagger.known_words()
-    words: Any = [None] * len(corpus)
-    if isinstance(corpus, Corpus) and (known or layered):
-        words = corpus.sentences(0)
-    rows = collected([list(row) for row in zip(words, *golds.values(), *judged, strict=True)])
-    if current().rank > 0:
-        return None
-    words, *columns = map(list, zip(*rows, strict=True))
-    D = len(golds)
-    right, (predicted, p, of_spans) = columns[:D], (columns[D + k :: 3] for k in range(3))
-    found: list[Any] = [None if None in column else column for column in of_spans]
-    if layered:
-        return tagger.compared(right, predicted, words, p, found), (corpus, gold)
-    if getattr(tagger, "induced_", False):
-        return evaluate_induction(right[0], predicted[0]), (corpus, right[0][: len(corpus)])
-    same = gold_in_scheme_of(tagger.labels_, predicted[0], right[0])
-    seen: Any = None if None in words else words
-    report = evaluate_tagging(same, predicted[0], words=seen, known_words=known)
-    report = with_confidence(report, same, predicted[0], p[0], found[0])
-    return report, (corpus, same[: len(corpus)])
-
-
-def _judged(tagger: Any, corpus: Any, gold: dict[str, Any], decode: str | None) -> list[list[Any]]:
-    """Return three columns for each layer of labels, with an entry for each sentence.
-
-    Predicted labels; the probabilities of predicted and gold labels, ``None`` for induced states; and the probabilities
-    of predicted spans, ``None`` without spans.
-    """
-    import warnings
-
-    from trelliswork.answers import PLAIN, Want, ask, by_layer, layer_labels
-    from trelliswork.metrics.tagging import gold_in_scheme_of
-
-    induced = getattr(tagger, "induced_", False)
-    want = PLAIN if induced else Want(outcomes=True, spans=True)
-    layers = by_layer(ask(tagger, corpus, want, decoding=decode))
-    columns: list[list[Any]] = []
-    for name, labels in layer_labels(tagger).items():
-        answers = layers.get(name, [])
-        predicted = [answer.value for answer in answers]
-        with warnings.catch_warnings():  # about the scheme: the report gives the same one
+    with naming_lines(source, corpus):
+        want = PLAIN if induced else Want(outcomes=True, spans=True)
+        layers = by_layer(ask(tagger, corpus, want, decoding=decode))
+    predicted = {name: [answer.value for answer in answers] for name, answers in layers.items()}
+    if induced:
+        report: Any = evaluate_induction(gold, predicted[""])
+        return Judged(report, (corpus, gold), report.to_dict(), report.summary())
+    golds, ps, found = {}, {}, {}
+    with warnings.catch_warnings():
+        if layered:  # the report says it
             warnings.simplefilter("ignore")
-            same = gold[name] if induced else gold_in_scheme_of(labels, predicted, gold[name])
-        pairs = zip(answers, same, strict=True)
-        columns.append(predicted)
-        columns.append([None if induced else answer.compared(right) for answer, right in pairs])
-        columns.append([None if answer.spans is None else [p for _, p in answer.spans] for answer in answers])
-    return columns
+        for name, labels in layer_labels(tagger).items():
+            golds[name] = gold_in_scheme_of(labels, predicted[name], gold[name] if layered else gold)
+    for name, answers in layers.items():
+        ps[name] = [answer.compared(right) for answer, right in zip(answers, golds[name], strict=True)]
+        spans = [answer.spans for answer in answers]
+        found[name] = None if None in spans else [[p for _, p in row] for row in spans]
+    known = tagger.known_words()
+    words = corpus.sentences(0) if isinstance(corpus, Corpus) and (known or layered) else None
+    if layered:
+        sides = [list(side.values()) for side in (gold, predicted)]
+        report = tagger.compared(*sides, words, list(ps.values()), list(found.values()))
+        return Judged(report, (corpus, gold), report.to_dict(), report.summary())
+    report = evaluate_tagging(golds[""], predicted[""], words=words, known_words=known)
+    report = with_confidence(report, golds[""], predicted[""], ps[""], found[""])
+    return Judged(report, (corpus, golds[""]), report.to_dict(), report.summary())
+
+
+def _parser(parser: Any, corpus: Any, trees: list[Any], source: Inputs, decode: str | None) -> Judged:
+    """Compare a parser with complete trees."""
+    heads = [[head for head, _ in tree] for tree in trees]
+    labels = [[label for _, label in tree] for tree in trees]
+    known = any(label is not None for row in labels for label in row)
+    with naming_lines(source, corpus):
+        _check_complete("head", heads, "but evaluation needs complete trees.")
+        if known:
+            _check_complete("label", labels, "but other words have one: add it, or remove all labels.")
+        given = labels if known else None
+        judged = parser._judged(corpus, heads, given, decode or "mbr")
+    report = parser._compared(heads, given, *judged)
+    return Judged(report, (corpus, heads, labels), report.to_dict(), report.summary())
+
+
+def _check_complete(what: str, rows: list[list[Any]], advice: str) -> None:
+    """Raise an error for a word without a head or label."""
+    for n, row in enumerate(rows):
+        if None in row:
+            raise DataError(f"the word has no {what} (_), {advice}").at(n, row.index(None))
+
+
+def _grammar(grammar: Any, tokens: list[list[str]], trees: list[Any], source: Inputs) -> Judged:
+    """Compare the brackets of a grammar with trees, for sentences of several lengths."""
+    reports = {}
+    for longest in LENGTHS:
+        if any(len(s) > 1 and (longest is None or len(s) <= longest) for s in tokens):
+            name = "all" if longest is None else f"up to {longest} words"
+            with naming_lines(source):
+                reports[name] = grammar.evaluate(trees, tokens, max_length=longest, confidence=longest is None)
+    if not reports:
+        raise DataError(f"{source}: no tree of at least two words for the evaluation.")
+    perplexity = grammar.perplexity(tokens)
+    lines = [f"{name}: {report.summary()}" for name, report in reports.items()]
+    lines.append(f"perplexity {perplexity:.2f} per word")
+    plain = {name: report.to_dict() for name, report in reports.items()} | {"perplexity": perplexity}
+    return Judged({"brackets": reports, "perplexity": perplexity}, (tokens, trees), plain, "\n".join(lines))
+
+
+def _language_model(fitted: Any, source: Inputs, format: FileFormat) -> Judged:
+    """Compute the perplexity of a text."""
+    corpus, evidence, figures = scored(fitted, source, format)
+    report = figures | {"log_evidence_of_sentences": evidence.tolist()}
+    return Judged(report, (corpus,), figures, summary(figures))

@@ -1,7 +1,8 @@
-"""``trelliswork fill``, ``neighbors`` and ``embeddings``: queries of language models."""
+"""``trelliswork sample``, ``fill``, ``neighbors`` and ``embeddings``: queries of language models."""
 
 import json as json_module
-from typing import Annotated
+import secrets
+from typing import Annotated, Any
 
 import typer
 
@@ -9,6 +10,41 @@ from trelliswork.cli.options import JsonOption
 from trelliswork.cli.use.loading import Model, load_for
 
 Many = Annotated[int, typer.Option("--n", "-n", min=1, help="Number of words.")]
+
+
+def sample(
+    model: Model,
+    n: Annotated[int, typer.Option("--n", "-n", min=1, help="Number of sentences.")] = 5,
+    seed: Annotated[
+        int | None,
+        typer.Option(min=0, help="Seed of the random numbers.", show_default="a new one, which --json prints"),
+    ] = None,
+    max_length: Annotated[int, typer.Option(min=1, help="Maximum number of words; longer sentences are cut.")] = 200,
+    states: Annotated[bool, typer.Option("--states", help="Print word/state.")] = False,
+    json: Annotated[bool, typer.Option("--json", help="One JSON object per sentence and line.")] = False,
+) -> None:
+    """Draw random sentences from a language model, an HMM or a grammar.
+
+    Draws are exact, except for Markov random fields of order 2 and more, which use Gibbs sampling.
+
+    Example: trelliswork sample tagger -n 3 --seed 1
+    """
+    fitted = load_for(model, "sample", "generate text: expected a language model, an HMM or a grammar")
+    seed = secrets.randbits(32) if seed is None else seed
+    options: Any = {"seed": seed, "max_length": max_length}
+    if hasattr(fitted, "sample_with_states"):
+        drawn = [{"words": words, "states": names} for words, names in fitted.sample_with_states(n, **options)]
+    elif states:
+        raise typer.BadParameter("this model has no states: leave --states out.")
+    else:
+        drawn = [{"words": words} for words in fitted.sample(n, **options)]
+    for one in drawn:
+        if json:
+            print(json_module.dumps({**one, "seed": seed}, ensure_ascii=False))
+        elif states:
+            print(" ".join(f"{word}/{name}" for word, name in zip(*one.values(), strict=True)))
+        else:
+            print(" ".join(map(str, one["words"])))
 
 
 def fill(

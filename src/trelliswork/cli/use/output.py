@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Annotated, Any, TextIO
 
 import typer
 
-from trelliswork.cli.running import current
 from trelliswork.errors import DataError
 
 if TYPE_CHECKING:
@@ -53,12 +52,10 @@ def with_option(help: str) -> Any:
     return typer.Option("--with", metavar="PARTS", help=f"What to add, separated by commas: {help}", show_default=False)
 
 
-def wanted(text: str | None, parts: Sequence[str], form: Form | None) -> "Want":
-    """Return what ``--with`` asks for; a model of a task has some parts. Check that ``--output`` can be written."""
+def wanted(text: str | None, parts: Sequence[str]) -> "Want":
+    """Return what ``--with`` asks for; a model of a task has some parts."""
     from trelliswork.answers import Want
 
-    if form == Form.json and current().size > 1:
-        raise typer.BadParameter("--output json is one array, which processes cannot share: use jsonl.")
     chosen: dict[str, Any] = {}
     for part in text.split(",") if text is not None else ():
         name, _, value = part.strip().partition("=")

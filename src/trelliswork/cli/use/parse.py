@@ -1,4 +1,4 @@
-"""``trelliswork parse``, and ``evaluate`` for parsers."""
+"""``trelliswork parse``: parse files with a saved parser or grammar."""
 
 from dataclasses import replace
 from enum import StrEnum
@@ -9,7 +9,7 @@ import typer
 
 from trelliswork.cli.inputs import AWAITED, inputs_of, say_what_is_awaited
 from trelliswork.cli.options import OutputOption, TokenizeOption, TokenizerOption, bundled_option, chosen_tokenizer
-from trelliswork.cli.running import alone, current
+from trelliswork.cli.running import current
 from trelliswork.cli.use.constituents import parse_constituents
 from trelliswork.cli.use.loading import check_tokenized, class_of, load_for
 from trelliswork.cli.use.output import (
@@ -23,8 +23,8 @@ from trelliswork.cli.use.output import (
     write_trees,
 )
 from trelliswork.cli.use.parts import answer_parts
-from trelliswork.cli.use.sharing import collected, write_outputs
-from trelliswork.data.reading import FileFormat, Layout, guess_format, naming_lines
+from trelliswork.cli.use.sharing import write_outputs
+from trelliswork.data.reading import FileFormat, Layout, guess_format
 from trelliswork.data.reading.inputs import Inputs
 from trelliswork.errors import DataError
 
@@ -98,7 +98,7 @@ def parse(
     """
     from trelliswork.models.tasks import TreeParser
 
-    want = wanted(with_, ("marginals", "subtrees", "topk"), output)
+    want = wanted(with_, ("marginals", "subtrees", "topk"))
     source = inputs_of(files, bundled, stdin=True)
     split = chosen_tokenizer(tokenize, tokenizer, format)
     if getattr(class_of(model), "constituents", False):
@@ -134,8 +134,7 @@ def parse(
         want = replace(want, log_prob=True)
     decoding = None if decode is None else decode.value
     options = Options(parser, str(chosen), known, decoding, want, output or Form.conllu, split)
-    blank_lines = chosen != FileFormat.text or split is not None
-    write_outputs(source, out, partial(_parse_one, options), blank_lines=blank_lines)
+    write_outputs(source, out, partial(_parse_one, options))
 
 
 class Options(NamedTuple):
@@ -270,47 +269,3 @@ def read_treebank(
         return parts[0]
     corpus = Corpus.joined([read for read, _, _ in parts], len(columns), source.name)
     return corpus, [row for _, rows, _ in parts for row in rows], [row for _, _, rows in parts for row in rows]
-
-
-def evaluate_parser(
-    parser: "DependencyParser", source: Inputs, format: FileFormat, label: str | None, decode: str | None = None
-) -> tuple[Any, tuple[Any, ...]] | None:
-    """Compare a parser with the trees of CoNLL-U files; return the report, the sentences, heads and labels.
-
-    In a group of processes, rank 0 returns the report and its own sentences, others nothing.
-    """
-    if format not in (FileFormat.auto, FileFormat.conllu) or label is not None:
-        raise typer.BadParameter(
-            "a parser is compared with heads and labels of a CoNLL-U file: no --format or --label."
-        )
-    columns = columns_of(parser)
-    corpus, heads, labels = read_treebank(source, columns)
-    if parser.tagger is None:
-        check_tags(corpus, columns, source.name)
-    known = current().any(any(name is not None for row in labels for name in row))
-    with naming_lines(source, corpus):
-        _check_complete(heads, labels if known else [])
-        with alone():
-            complete: Any = heads
-            chosen: Any = decode or Decoding.mbr.value
-            given = labels if known else None
-            judged: Any = ([], [], [], [], [], [])
-            if len(corpus):
-                judged = parser._judged(corpus, complete, given, chosen)
-    rows = collected([list(row) for row in zip(heads, labels, *judged, strict=True)])
-    if current().rank > 0:
-        return None
-    gold: Any = [[row[k] for row in rows] for k in range(8)]
-    return parser._compared(gold[0], gold[1] if known else None, *gold[2:]), (corpus, heads, labels)
-
-
-def _check_complete(heads: list[list[int | None]], labels: list[list[str | None]]) -> None:
-    """Raise an error for a word without a head, or without a label if there are any."""
-    for what, given, advice in (
-        ("head", heads, "but evaluation needs complete trees."),
-        ("label", labels, "but other words have one: add it, or remove all labels."),
-    ):
-        rows: Any = given
-        for n, row in enumerate(rows):
-            if None in row:
-                raise DataError(f"the word has no {what} (_), {advice}").at(n, row.index(None))

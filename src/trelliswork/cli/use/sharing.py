@@ -1,13 +1,9 @@
-"""Outputs of commands that read several files: one output per file, and in order if processes share the work."""
+"""Outputs of commands that read several files: one output for each file, shared out among processes."""
 
-import codecs
-import json
 import os
-import tempfile
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from collections.abc import Callable
 from pathlib import Path
-from typing import IO, Any, TextIO
+from typing import TextIO
 
 import typer
 
@@ -15,36 +11,25 @@ from trelliswork.cli.running import alone, current
 from trelliswork.data.reading.inputs import Inputs, no_sentences, totals
 from trelliswork.errors import DataError
 
-BLOCK = 1 << 22  # bytes that a process sends at a time
-Work = Callable[[Inputs, TextIO], int]  # writes the output of one file, or a part of it; returns its sentences
+Work = Callable[[Inputs, TextIO], int]  # writes the output of one file; returns its sentences
 
 
-def collected(plain: list[Any]) -> list[Any]:
-    """Return the items (JSON) of all processes, in order of rank, on rank 0; on others nothing."""
-    import numpy as np
-
-    group = current()
-    if group.size == 1:
-        return plain
-    parts = [np.frombuffer(json.dumps(plain).encode() if to == 0 else b"", np.uint8) for to in range(group.size)]
-    return [item for part in group.exchange(parts) if len(part) for item in json.loads(part.tobytes())]
-
-
-def write_outputs(source: Inputs, out: str, work: Work, *, blank_lines: bool | None) -> None:
+def write_outputs(source: Inputs, out: str, work: Work) -> None:
     """Write the output of each file: to standard output, to one file, or to a directory.
 
-    ``--out DIR/`` has an output for each file, with its name without ``.gz``. In a group of processes each works on its
-    share of the files, or of a file (see `shares` for ``blank_lines``), and rank 0 puts parts together.
+    ``--out DIR/`` has an output for each file, with its name without ``.gz``. A group of processes shares the files
+    out, and needs a directory.
     """
-    targets = _targets([str(file) for file in source.files], out)
-    if current().size > 1:
-        n = _write_shared(source, out, targets, work, blank_lines)
-    else:
-        n = 0
-        for file, target in zip(source.files, targets, strict=True):
-            with _opened(target) as stream:
-                n += work(Inputs((file,), allow_empty=len(targets) > 1), stream)
-    if not n:
+    from trelliswork.data.files import atomic_write
+
+    targets, group, n = _targets([str(file) for file in source.files], out), current(), 0
+    if group.size > 1 and targets[0] == out:
+        raise typer.BadParameter("processes write one output for each file: give --out DIR/, or leave torchrun out.")
+    pairs = list(zip(source.files, targets, strict=True))
+    for file, target in pairs[group.rank :: group.size]:
+        with alone(), atomic_write(target) as stream:
+            n += work(Inputs((file,), allow_empty=len(targets) > 1), stream)
+    if not totals(n)[0]:
         raise no_sentences(source)
 
 
@@ -72,65 +57,3 @@ def _targets(files: list[str], out: str) -> list[str]:
     if seen and targets[0] != out:
         folder.mkdir(parents=True, exist_ok=True)
     return targets
-
-
-def _write_shared(source: Inputs, out: str, targets: list[str], work: Work, blank_lines: bool | None) -> int:
-    """Write the outputs of a group of processes; return the number of sentences of all."""
-    of_file = dict(zip(map(str, source.files), targets, strict=True))
-    own, n = source.own(blank_lines=blank_lines), 0
-    with ExitStack() as stack:
-        pieces: dict[str, IO[str]] = {}
-        for part in own:
-            target = of_file[str(part)]
-            whole = getattr(part, "start", 0) == 0 and getattr(part, "stop", None) is None
-            with alone(), ExitStack() as done:
-                if whole and target not in (out, "-"):
-                    stream: Any = done.enter_context(_opened(target))
-                else:
-                    if target not in pieces:
-                        pieces[target] = stack.enter_context(
-                            tempfile.TemporaryFile("w+", encoding="utf-8", newline="\n")
-                        )
-                    stream = pieces[target]
-                n += work(Inputs((part,), allow_empty=True), stream)
-        written = {name for names in current().gather([of_file[str(part)] for part in own]) for name in names}
-        shared = {name for names in current().gather(list(pieces)) for name in names}
-        for target in dict.fromkeys(targets):
-            if target in shared or target not in written:  # an empty file belongs to no process
-                _put_together(target, pieces.get(target))
-    return totals(n)[0]
-
-
-def _put_together(target: str, piece: IO[str] | None) -> None:
-    """Write the pieces of all processes, one after another, to a file or standard output of rank 0."""
-    import numpy as np
-
-    group, blocks = current(), _blocks(piece)
-    if piece is not None:
-        piece.flush()
-    size = 0 if piece is None else piece.seek(0, os.SEEK_END)
-    decode = codecs.getincrementaldecoder("utf-8")().decode
-    with ExitStack() as stack:
-        stream = stack.enter_context(_opened(target)) if group.rank == 0 else None
-        for rank, n in enumerate(group.gather(size)):
-            for _ in range(-(-n // BLOCK)):
-                block = next(blocks) if rank == group.rank else b""
-                sent = [np.frombuffer(block if to == 0 else b"", np.uint8) for to in range(group.size)]
-                received = group.exchange(sent)
-                if stream is not None:
-                    stream.write(decode(received[rank].tobytes()))
-
-
-def _blocks(piece: IO[Any] | None) -> Iterator[bytes]:
-    """Yield the content of a temporary file."""
-    if piece is not None:
-        file = piece.buffer  # type: ignore[attr-defined]
-        file.seek(0)
-        while block := file.read(BLOCK):
-            yield block
-
-
-def _opened(target: str) -> Any:
-    from trelliswork.data.files import atomic_write
-
-    return atomic_write(target)

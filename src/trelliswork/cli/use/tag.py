@@ -102,7 +102,7 @@ def tag(
     from trelliswork.data.tokenize import read_raw_text
     from trelliswork.models.tasks import LayeredTagger, Tagger
 
-    want = wanted(with_, ("marginals", "spans", "topk"), output)
+    want = wanted(with_, ("marginals", "spans", "topk"))
     if want.topk and (decode != TagDecide.viterbi or min_probability is not None):
         raise typer.BadParameter(
             "--with topk=K gives the most probable labelings: leave --decoding and --min-probability out."
@@ -170,7 +170,7 @@ def tag(
         return corpus, {layer: given} if layered and given is not None else given
 
     say_what_is_awaited(source, AWAITED["raw" if split is not None else kind])
-    write_outputs(source, out, work, blank_lines=True if split is not None else Layout(kind, [], None).blank_lines)
+    write_outputs(source, out, work)
 
 
 def _columns(answers: "list[Answer]", want: "Want") -> list[Sequence[str]]:

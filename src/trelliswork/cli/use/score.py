@@ -1,8 +1,7 @@
-"""``trelliswork score`` and ``sample``: log evidence of text, and random text."""
+"""``trelliswork score``: the log evidence of a text."""
 
 import json as json_module
 import math
-import secrets
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -10,11 +9,9 @@ import typer
 
 from trelliswork.cli.inputs import AWAITED, inputs_of, say_what_is_awaited
 from trelliswork.cli.options import OtherBeamOption, TrainedFormatOption, bundled_option, set_beam
-from trelliswork.cli.reporting import report_evaluation
 from trelliswork.cli.running import alone, current
 from trelliswork.cli.use.constituents import read_as_trained
 from trelliswork.cli.use.loading import Model, check_tokenized, load_for
-from trelliswork.cli.use.sharing import collected
 from trelliswork.compute.display import plural
 from trelliswork.data.reading import (
     FileFormat,
@@ -57,10 +54,12 @@ def score(
     Example: echo 'We tag words .' | trelliswork score tagger --format text
     """
     source = inputs_of(files, bundled, stdin=True)
-    _, corpus, evidence, figures = _scored(model, source, format, beam)
+    fitted = load_for(model, "perplexity", "score text: expected a language model, an HMM or a grammar")
+    set_beam(fitted, beam)
+    corpus, evidence, figures = scored(fitted, source, format)
     values, words = evidence.tolist(), corpus.sentences(0)
     if sentences:
-        values, words = collected(values), collected(words)
+        values, words = ([row for part in current().gather(rows) for row in part] for rows in (values, words))
     if json:  # which has no infinity
         possible = [value if value > -math.inf else None for value in values]
         print(json_module.dumps(figures | ({"log_evidence_of_sentences": possible} if sentences else {})))
@@ -68,30 +67,13 @@ def score(
         for value, sentence in zip(values, words, strict=True):
             print(f"{value:.4f}\t{' '.join(sentence)}")
     else:
-        print(_summary(figures))
+        print(summary(figures))
 
 
-def evaluate_text(
-    model: str, source: Inputs, format: FileFormat, beam: str | None, json: bool, page: str | None
-) -> None:
-    """Evaluate a language model: print the results of ``score``, and write a report page."""
-    fitted, corpus, evidence, figures = _scored(model, source, format, beam)
-    if current().rank > 0:
-        return
-    more = figures | {"log_evidence_of_sentences": evidence.tolist()}
-    with alone():
-        written = report_evaluation(page, fitted, more, source.name, model, corpus)
-    print(json_module.dumps(figures | written) if json else _summary(figures))
-
-
-def _scored(
-    model: str, source: Inputs, format: FileFormat, beam: str | None
-) -> "tuple[Any, Corpus, NDArray[np.float64], dict[str, Any]]":
-    """Return a model, the text of this process, the log evidence of its sentences, and the results for all text."""
+def scored(fitted: Any, source: Inputs, format: FileFormat) -> "tuple[Corpus, NDArray[np.float64], dict[str, Any]]":
+    """Return the text of this process, the log evidence of its sentences, and the results for all text."""
     import numpy as np
 
-    fitted = load_for(model, "perplexity", "score text: expected a language model, an HMM or a grammar")
-    set_beam(fitted, beam)
     if getattr(fitted, "constituents", False):
         layout = Layout("text", [], None) if guess_format(source, format) == FileFormat.text else None
         say_what_is_awaited(source, AWAITED["text"])
@@ -128,10 +110,11 @@ def _scored(
     if n_unknown and n_events > n_unknown and total > -math.inf:
         mean = (total - log_unknown) / (n_events - n_unknown)
         figures |= {"unknown": n_unknown, "perplexity_known": math.exp(-mean) if -mean < 700 else None}
-    return fitted, corpus, evidence, figures
+    return corpus, evidence, figures
 
 
-def _summary(figures: dict[str, Any]) -> str:
+def summary(figures: dict[str, Any]) -> str:
+    """Return one line about the results of `scored`."""
     total = -math.inf if figures["log_evidence"] is None else figures["log_evidence"]
     named = f" ({figures['bound']})" if "bound" in figures else ""
     kind = {"exact": "", "lower": f"a lower bound{named}, ", "estimate": "an estimate, "}[figures["kind"]]
@@ -165,38 +148,3 @@ def _without_directories(source: Inputs) -> Inputs:
     if source.part or not any(Path(str(file)).is_dir() for file in source.files):
         return source
     return Inputs(tuple(map(str, files_of(source.files) or ())))
-
-
-def sample(
-    model: Model,
-    n: Annotated[int, typer.Option("--n", "-n", min=1, help="Number of sentences.")] = 5,
-    seed: Annotated[
-        int | None,
-        typer.Option(min=0, help="Seed of the random numbers.", show_default="a new one, which --json prints"),
-    ] = None,
-    max_length: Annotated[int, typer.Option(min=1, help="Maximum number of words; longer sentences are cut.")] = 200,
-    states: Annotated[bool, typer.Option("--states", help="Print word/state.")] = False,
-    json: Annotated[bool, typer.Option("--json", help="One JSON object per sentence and line.")] = False,
-) -> None:
-    """Draw random sentences from a language model, an HMM or a grammar.
-
-    Draws are exact, except for Markov random fields of order 2 and more, which use Gibbs sampling.
-
-    Example: trelliswork sample tagger -n 3 --seed 1
-    """
-    fitted = load_for(model, "sample", "generate text: expected a language model, an HMM or a grammar")
-    seed = secrets.randbits(32) if seed is None else seed
-    options: Any = {"seed": seed, "max_length": max_length}
-    if hasattr(fitted, "sample_with_states"):
-        drawn = [{"words": words, "states": names} for words, names in fitted.sample_with_states(n, **options)]
-    elif states:
-        raise typer.BadParameter("this model has no states: leave --states out.")
-    else:
-        drawn = [{"words": words} for words in fitted.sample(n, **options)]
-    for one in drawn:
-        if json:
-            print(json_module.dumps({**one, "seed": seed}, ensure_ascii=False))
-        elif states:
-            print(" ".join(f"{word}/{name}" for word, name in zip(*one.values(), strict=True)))
-        else:
-            print(" ".join(map(str, one["words"])))
