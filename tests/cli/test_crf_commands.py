@@ -48,12 +48,10 @@ def test_columns_that_a_preset_ignores_are_named(tmp_path):
     for n, text in ((2, "the DT O\ndog NN B\n"), (3, "the DT x O\ndog NN y B\n")):
         (tmp_path / f"{n}.txt").write_text(text)
     two, three, out = str(tmp_path / "2.txt"), str(tmp_path / "3.txt"), ("-q", "--force", "-o", str(tmp_path / "m"))
-    sgd = ("--hash-bits", "10", "--algorithm", "sgd", "--max-iter", "1")
     for command, message in (
         (("crf", two, "--features", "ner"), "the features 'ner' use column 0 and ignore 1."),
         (("crf", three), "the features 'pos' use column 0 and ignore 1, 2."),
         (("crf", three, "--features", "chunking"), "the features 'chunking' use column 0 and 1 and ignore 2."),
-        (("crf", three, "--stream", "1", *sgd), "the features 'pos' use column 0 and ignore 1, 2."),
         (("factorial-crf", three, "--layers", "a,b"), "the features 'pos' use column 0 and ignore 1."),
     ):
         assert f"warning: {message} Use templates" in run("train", *command, *out).stderr
@@ -100,11 +98,14 @@ def test_training_on_iob1_converts_the_labels_and_says_so(tmp_path):
     labels = json.loads(run("inspect", tmp_path / "model", "--json").stdout)["labels"]
     assert set(labels) == {"B-NP", "I-NP", "B-VP", "O"}
     (tmp_path / "bilou.txt").write_text("The B-NP\ndog L-NP\n\nbarks U-VP\n\nso O\n")
-    for scheme, found in (("iob1", labels), ("bilou", ["B-NP", "E-NP", "S-VP", "O"])):  # seen in the first pass
-        options = ["--features", "pos", "--stream", 1, "--hash-bits", 8, "--algorithm", "sgd", "--max-iter", 2]
-        done = run("train", "crf", tmp_path / f"{scheme}.txt", *options, "--out", tmp_path / scheme, "-q")
-        assert f"the labels are in {scheme.upper()} and were converted" in " ".join(done.stderr.split())
-        assert set(json.loads(run("inspect", tmp_path / scheme, "--json").stdout)["labels"]) == set(found)
+    done = run("train", "crf", tmp_path / "bilou.txt", "--features", "pos", "--out", tmp_path / "bilou", "-q")
+    assert "the labels are in BILOU and were converted" in " ".join(done.stderr.split())
+    assert set(json.loads(run("inspect", tmp_path / "bilou", "--json").stdout)["labels"]) == {
+        "B-NP",
+        "E-NP",
+        "S-VP",
+        "O",
+    }
 
 
 def test_labels_that_break_their_scheme_are_counted_and_shown(tmp_path):
@@ -115,12 +116,11 @@ def test_labels_that_break_their_scheme_are_counted_and_shown(tmp_path):
     (tmp_path / "train.txt").write_text("\n".join(rows))
     common = ("train", "crf", tmp_path / "train.txt", "--features", "pos", "--quiet", "--force", "--max-iter", 9)
     about = "4 labels break IOB1, read as conlleval does"
-    for more in ((), ("--stream", 7, "--hash-bits", 8, "--algorithm", "sgd")):
-        done = run(*common, *more, "--out", tmp_path / "model")
-        assert done.returncode == 0, done.stderr
-        assert "train.txt: the labels are in IOB1 and were converted to BIO" in done.stderr
-        places = [f"{tmp_path / 'train.txt'}:{n}" for n in (9, 17, 25)]
-        assert f"{about} ({', '.join(places)}, ...)" in done.stderr
+    done = run(*common, "--out", tmp_path / "model")
+    assert done.returncode == 0, done.stderr
+    assert "train.txt: the labels are in IOB1 and were converted to BIO" in done.stderr
+    places = [f"{tmp_path / 'train.txt'}:{n}" for n in (9, 17, 25)]
+    assert f"{about} ({', '.join(places)}, ...)" in done.stderr
     judged = run("evaluate", tmp_path / "model", tmp_path / "train.txt", "--json")
     assert about in judged.stderr
     assert json.loads(judged.stdout)["chunks"]["f1"] == 1
@@ -280,19 +280,6 @@ def test_other_algorithms_from_the_command_line(files, algorithm):
     out = str(files / algorithm)
     trained(str(small(files)), "--algorithm", algorithm, "--max-iter", "5", "--hash-bits", "18", "-o", out)
     assert json.loads(run("evaluate", out, str(files / "test.txt"), "--json").stdout)["accuracy"] > 0.9
-
-
-def test_training_with_stream(files):
-    out = str(files / "streamed")
-    arguments = ["--algorithm", "sgd", "--hash-bits", "16", "--max-iter", "5", "--stream", "25", "--force"]
-    arguments += ["-o", out]
-    outcome = trained(str(small(files)), *arguments)
-    assert (outcome["sentences"], outcome["iterations"]) == (60, 5)
-    assert json.loads(run("evaluate", out, str(files / "test.txt"), "--json").stdout)["accuracy"] > 0.9
-    failed = run("train", "crf", "-", *arguments)
-    assert failed.returncode != 0
-    assert "--stream" in failed.stderr
-    assert run("train", "crf", str(small(files)), *arguments, "--dev", str(files / "test.txt")).returncode != 0
 
 
 def test_start_and_checkpoint_from_the_command_line(files, chunker):

@@ -168,18 +168,6 @@ def test_ctrl_c_saves_the_model(files):
     assert figures("score", str(out), str(files / "test.raw"), "--format", "text")["log_evidence"] < 0
 
 
-@pytest.mark.parametrize(("name", "options"), [("train.raw", []), ("train.txt", ["--unlabeled"])])
-def test_training_with_stream(files, name, options):
-    out = str(files / "streamed")
-    arguments = ["--n-states", "8", "--max-iter", "2", "--stream", "700", "--force", "-o", out]
-    outcome = trained(str(files / name), *options, *arguments)
-    assert (outcome["sentences"], outcome["induced"], outcome["iterations"]) == (3000, True, 2 * 5)
-    assert 10 < figures("score", out, "--bundled", "--format", "columns")["perplexity"] < 10_000
-    assert run("train", "hmm", str(files / "train.txt"), *arguments).returncode != 0
-    assert run("train", "hmm", "-", "--unlabeled", *arguments).returncode == 1
-    assert run("train", "hmm", str(files / name), *options, *arguments, "--n-restarts", "2").returncode != 0
-
-
 def test_development_file_and_checkpoint(files):
     out, checkpoint = str(files / "watched"), files / "state"
     arguments = [str(files / "train.raw"), "--n-states", "6", "--tol", "0", "--checkpoint", str(checkpoint), "-o", out]

@@ -100,15 +100,6 @@ def test_induced_states(folder):
     assert "Gold labels of the states" in " ".join(check_page((folder / "i.html").read_text()).words)
 
 
-@pytest.mark.parametrize("stream", [["crf", "--hash-bits", "12", "--algorithm", "sgd"], ["hmm", "--unlabeled"]])
-def test_files_that_are_not_held(stream, folder):
-    more = ["--n-states", "3"] if stream[0] == "hmm" else []
-    page = folder / "stream.html"
-    options = ["--stream", "30", "--max-iter", "2", "--out", folder / "streamed", "--force", "-q"]
-    run("train", stream[0], folder / "some.txt", *stream[1:], *more, *options, "--report", page)
-    assert "The posterior of a sentence" in page.read_text()
-
-
 def test_attributes_without_words(folder):
     lines = ["B-NP\tw=the\tt=DT", "I-NP\tw=cat\tt=NN", "", "B-NP\tw=<b>\tt=DT", "I-NP\tw=dog\tt=NN", ""]
     (folder / "some.crfsuite").write_text("\n".join(lines) + "\n")

@@ -1,6 +1,5 @@
 """``trelliswork train crf``, ``factorial-crf``, ``hmm`` and ``mrf-tagger``: train a tagger on files."""
 
-import time
 import warnings
 from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any
@@ -15,17 +14,14 @@ from trelliswork.cli.options import (
     SchemeOption,
     SeparatorOption,
     StrictOption,
+    leave_out,
 )
-from trelliswork.cli.progress import training_progress
 from trelliswork.cli.reporting import part
-from trelliswork.cli.running import alone, current
 from trelliswork.cli.train.command import Job
 from trelliswork.data.reading import (
     FileFormat,
-    LabeledParts,
     LabelReading,
     Layout,
-    WordParts,
     guess_format,
     naming_lines,
     read_labeled,
@@ -34,7 +30,7 @@ from trelliswork.data.reading import (
     training_layout,
     words_layout,
 )
-from trelliswork.data.reading.inputs import Inputs, equal_parts, no_sentences, totals
+from trelliswork.data.reading.inputs import Inputs, totals
 from trelliswork.errors import DataWarning
 
 if TYPE_CHECKING:
@@ -65,14 +61,6 @@ def crf(
     sentence_weights: Annotated[
         str | None, typer.Option(help="File with the weight of each sentence, one number per line.")
     ] = None,
-    stream: Annotated[
-        int | None,
-        typer.Option(
-            min=1,
-            help="Sentences per part: read a column file in parts, for files that do not fit into memory. Needs "
-            "--hash-bits and --algorithm sgd or perceptron.",
-        ),
-    ] = None,
 ) -> dict[str, Any]:
     """Train a CRF tagger. Ctrl-C stops after the current iteration and saves the model.
 
@@ -89,49 +77,34 @@ def crf(
     how = LabelReading.of(model.scheme, strict, gaps=(unknown_label, alternatives) != (None, None))
     if how.scheme in ("iob1", "bilou"):
         model.scheme = model_scheme(how.scheme)  # to which labels are converted
+    if layout.format == "crfsuite" and "features" in job.given:
+        raise typer.BadParameter("--features does not apply to a file of ready attributes: leave it out.")
+    corpus, labels = read_labeled(source, layout, how)
     if layout.format == "crfsuite":
-        if "features" in job.given:
-            raise typer.BadParameter("--features does not apply to a file of ready attributes: leave it out.")
         model.features = None
     elif "features" not in job.given:
-        model.features = ""  # chosen when the columns are known
-    if stream is not None:
-        refused = {"dev": job.dev, "start": job.start, "checkpoint": job.checkpoint}
-        for name, value in (refused | {"sentence-weights": sentence_weights}).items():
-            if value is not None:
-                raise typer.BadParameter(f"--{name} cannot be combined with --stream.")
-        n_sentences, n_tokens = _crf_from_stream(job, model, source, layout, stream, known, how)
-    else:
-        corpus, labels = read_labeled(source, layout, how)
-        _choose_features(model, layout)
-        dev = job.read_dev(read_labeled, layout, how)
-        if dev is not None and known(dev[1]) != dev[1]:
-            raise typer.BadParameter("every token of the --dev file needs exactly one label.")
-        weights = None if sentence_weights is None else read_numbers(sentence_weights, len(corpus))
-        data, total = (corpus, known(labels), dev), model._settings().iterations
-        n_sentences, n_tokens = _learn(job, model, source, layout, data, total, sample_weight=weights)
-    model.input_ = layout.to_dict()
-    facts = {"sentences": n_sentences, "tokens": n_tokens, "labels": len(model.labels_)}
-    return facts | {"features": len(model.weights_), "active": int((model.weights_ != 0).sum())}
+        model.features = "chunking" if len(layout.columns) == 2 else "pos"
+    _check_columns(model.features, layout)
+    dev = job.read_dev(read_labeled, layout, how)
+    if dev is not None and known(dev[1]) != dev[1]:
+        raise typer.BadParameter("every token of the --dev file needs exactly one label.")
+    weights = None if sentence_weights is None else read_numbers(sentence_weights, len(corpus))
+    total = model._settings().iterations
+    facts = _learn(job, model, source, layout, corpus, known(labels), dev, total, sample_weight=weights)
+    facts |= {"labels": len(model.labels_), "features": len(model.weights_)}
+    return facts | {"active": int((model.weights_ != 0).sum())}
 
 
 def _learn(
-    job: Job, model: Any, source: Inputs, layout: Layout, data: tuple[Any, Any, Any], total: int, **options: Any
-) -> tuple[int, ...]:
-    """Fit a tagger to sentences and labels, with development data; return sentences and tokens of all processes."""
-    corpus, labels, dev = data
+    job: Job, model: Any, source: Inputs, layout: Layout, corpus: Any, labels: Any, dev: Any, total: int, **options: Any
+) -> dict[str, Any]:
+    """Fit a tagger; return the numbers of sentences and tokens of all processes."""
     n_sentences, n_tokens = totals(len(corpus), corpus.n_tokens)
     with naming_lines(source, corpus):
         job.fit(model, corpus, labels, n_tokens=n_tokens, total=total, dev=dev, **options)
     job.sample = partial(part, dev, corpus)
     model.input_ = layout.to_dict()
-    return n_sentences, n_tokens
-
-
-def _choose_features(model: "CRF", layout: Layout) -> None:
-    if model.features == "":
-        model.features = "chunking" if len(layout.columns) == 2 else "pos"
-    _check_columns(model.features, layout)
+    return {"sentences": n_sentences, "tokens": n_tokens}
 
 
 def _check_columns(features: Any, layout: Layout) -> None:
@@ -164,63 +137,6 @@ def _known(
     return [[one(label) for label in sentence] for sentence in labels]
 
 
-def _crf_from_stream(
-    job: Job, model: "CRF", source: Inputs, layout: Layout, size: int, known: Any, how: LabelReading
-) -> tuple[int, ...]:
-    """Train part by part: one pass over the files for the labels, then one per epoch; return sentences and tokens.
-
-    If the labels encode spans, a second pass reads them in a scheme that models know.
-    """
-    from trelliswork.data import Corpus
-    from trelliswork.data.schemes import SeenLabels
-    from trelliswork.learning.report import FitReport, Step
-    from trelliswork.learning.watch import Watch, timed_from
-    from trelliswork.models.crf.data import label_vocabulary
-
-    names: dict[str, None] = {}
-    parts, sizes, seen = LabeledParts(source, layout, size), [], SeenLabels()
-    with alone():  # processes have different numbers of parts
-        for _, labels in parts:
-            seen.add(labels)
-            names |= dict.fromkeys(label_vocabulary(known(labels)))
-            sizes.append((len(labels), sum(map(len, labels))))
-    if parts.convert(seen, how):
-        with alone():
-            names = {name: None for _, labels in parts for name in label_vocabulary(known(labels))}
-        parts.say_converted(how)
-    names = dict.fromkeys(current().merge(names))
-    n_sentences, n_tokens = totals(sum(n for n, _ in sizes), sum(n for _, n in sizes))
-    _agree(layout, bool(sizes), source)
-    empty: Any = (Corpus.joined([], len(layout.columns)), [])
-    _choose_features(model, layout)
-    started, epochs = time.perf_counter(), model._settings().iterations
-    report = FitReport(False, f"{epochs} epochs", float("nan"))
-    with training_progress(n_tokens, epochs, job.quiet) as callback, timed_from(job.started):
-        watch = Watch(max_minutes=job.max_minutes, callback=callback)
-        for epoch in range(1, epochs + 1):
-            loss = 0.0
-            for corpus, labels in equal_parts(parts, len(sizes), empty):
-                model.partial_fit(corpus, known(labels), labels=list(names))
-                loss += model.report_.value
-            active = int((model.weights_ != 0).sum())
-            report.add(Step(epoch, loss, float("nan"), active, epoch, time.perf_counter() - started))
-            if reason := watch.after(report.history[-1], {}, lambda: ({}, {})):
-                report.reason = reason
-                break
-    model.report_ = report
-    job.sample = lambda: part(None, next(iter(parts), empty)[0])
-    return n_sentences, n_tokens
-
-
-def _agree(layout: Layout, complete: bool, source: Inputs) -> None:
-    """Complete a layout on processes without sentences by that of the others."""
-    every = [row for row in current().gather([layout.columns, layout.label] if complete else None) if row]
-    if not every:
-        raise no_sentences(source)
-    if not complete:
-        layout.columns, layout.label = every[0]
-
-
 def factorial_crf(
     job: Job,
     model: "FactorialCRF",
@@ -251,10 +167,7 @@ def factorial_crf(
     corpus, labels = read_labeled(source, layout, how, model.layers)
     _check_columns(model.features, layout)
     dev = job.read_dev(read_labeled, layout, how, model.layers)
-    n_sentences, n_tokens = _learn(job, model, source, layout, (corpus, labels, dev), model.max_iter)
-    return {
-        "sentences": n_sentences,
-        "tokens": n_tokens,
+    return _learn(job, model, source, layout, corpus, labels, dev, model.max_iter) | {
         "labels": {name: len(labels) for name, labels in model.labels_.items()},
         "features": len(model.weights_),
         "active": int((model.weights_ != 0).sum()),
@@ -280,14 +193,6 @@ def hmm(
     unknown_label: Annotated[
         str | None, typer.Option(help="Label of tokens whose label is unknown; EM induces their states.")
     ] = None,
-    stream: Annotated[
-        int | None,
-        typer.Option(
-            min=1,
-            help="Sentences per part: read words in parts, one update of stepwise EM each, for files that do not fit "
-            "into memory; --max-iter counts passes.",
-        ),
-    ] = None,
 ) -> dict[str, Any]:
     """Train a hidden Markov model. Ctrl-C stops EM after the current iteration and saves the model.
 
@@ -295,35 +200,24 @@ def hmm(
     sentence: words are the first column, labels the last; CoNLL-U and plain text (one sentence per line, --unlabeled)
     are read as well. The model is a directory for tag, evaluate, score, sample, inspect and explore.
     """
-    dev: Any
     source = job.inputs(train)
     if unlabeled or guess_format(source, format) == FileFormat.text:
-        if label is not None or unknown_label is not None:
-            raise typer.BadParameter("--label and --unknown-label do not apply to words without labels.")
+        leave_out("words are read without labels", label=label, unknown_label=unknown_label)
         layout = words_layout(source, format, columns, separator)
-        if stream is not None:
-            n_sentences, n_tokens = _hmm_from_stream(job, model, source, layout, stream)
-        else:
-            corpus, dev = read_words(source, layout), job.read_dev(read_words, layout)
-            n_sentences, n_tokens = totals(len(corpus), corpus.n_tokens)
-            job.fit(model, corpus, n_tokens=n_tokens, total=model.max_iter, dev=dev)
-            job.sample = partial(part, None if dev is None else (dev,), corpus)
-    elif stream is not None:
-        raise typer.BadParameter("--stream needs words without labels: add --unlabeled, or leave it out.")
+        corpus, dev = read_words(source, layout), job.read_dev(read_words, layout)
+        facts = _learn(job, model, source, layout, corpus, None, dev, model.max_iter)
+        job.sample = partial(part, None if dev is None else (dev,), corpus)
     else:
         if columns is None and guess_format(source, format) == FileFormat.conllu:
             columns = "form"
         layout = _words_and_tags(source, format, columns or "0", label, separator)
         how = LabelReading.of(scheme, strict, gaps=unknown_label is not None)
         read = partial(_read_words_and_tags, layout=layout, reader="an HMM", how=how, unknown=unknown_label)
-        data = (*read(source), job.read_dev(read))
-        n_sentences, n_tokens = _learn(job, model, source, layout, data, model.max_iter)
-        job.sample = partial(part, None, data[0])
-    model.input_ = layout.to_dict()
+        corpus, labels = read(source)
+        facts = _learn(job, model, source, layout, corpus, labels, job.read_dev(read), model.max_iter)
+        job.sample = partial(part, None, corpus)
     report = model.report_
-    facts = {
-        "sentences": n_sentences,
-        "tokens": n_tokens,
+    facts |= {
         "labels": len(model.labels_),
         "words": len(model.known_words()),
         "induced": model.induced_,
@@ -353,26 +247,6 @@ def _read_words_and_tags(
     return corpus, [[None if name == unknown else name for name in sentence] for sentence in tags]
 
 
-def _hmm_from_stream(job: Job, model: "HMM", source: Inputs, layout: Layout, size: int) -> tuple[int, ...]:
-    """Train part by part: one pass for the words, then ``max_iter`` passes; return sentences and tokens."""
-    from trelliswork.learning.watch import timed_from
-
-    if model.n_restarts > 1:
-        raise typer.BadParameter("--stream has one start: leave --n-restarts out.")
-    parts = WordParts(source, layout, size)
-    sizes = [(len(some), sum(map(len, some))) for some in parts]
-    n_sentences, n_tokens = totals(sum(n for n, _ in sizes), sum(n for _, n in sizes))
-    if not n_sentences:
-        raise no_sentences(source)
-    dev = job.read_dev(read_words, layout)
-    n_parts = max(current().gather(len(sizes)))
-    per_part, total = n_tokens // n_parts, model.max_iter * n_parts
-    with training_progress(per_part, total, job.quiet) as callback, timed_from(job.started):
-        model.fit_stream(parts, n_passes=model.max_iter, dev=dev, checkpoint=job.checkpoint, callback=callback)
-    job.sample = lambda: part(None, next(iter(parts), []))
-    return n_sentences, n_tokens
-
-
 def mrf_tagger(
     job: Job,
     model: "MRFTagger",
@@ -393,10 +267,7 @@ def mrf_tagger(
     layout = _words_and_tags(source, format, columns, label, separator)
     how = LabelReading.of(scheme, strict)
     read = partial(_read_words_and_tags, layout=layout, reader="this tagger", how=how)
-    n_sentences, n_tokens = _learn(job, model, source, layout, (*read(source), job.read_dev(read)), model.max_iter)
-    return {
-        "sentences": n_sentences,
-        "tokens": n_tokens,
+    return _learn(job, model, source, layout, *read(source), job.read_dev(read), model.max_iter) | {
         "labels": len(model.labels_),
         "words": len(model.known_words()),
         "bound": model.bound_,

@@ -2,7 +2,7 @@
 
 import re
 import warnings
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from enum import StrEnum
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from trelliswork.data import AttributeCorpus, Corpus
     from trelliswork.data.files import Readable
-    from trelliswork.data.schemes import FileScheme, SeenLabels, StandardLabels
+    from trelliswork.data.schemes import StandardLabels
 
 
 class FileFormat(StrEnum):
@@ -393,84 +393,6 @@ def evaluation_layout(layout: Layout, source: Inputs, format: FileFormat, label:
             f"{source.name}: the model was trained on CoNLL-U: --label gives the number of the column of labels."
         )
     return Layout("columns", columns, layout.label if label is None else _number(label, "--label"), layout.separator)
-
-
-class _Parts:
-    """Files that are read again in each iteration, in parts of ``n_sentences``, which processes share."""
-
-    formats: tuple[str, ...] = ("columns",)
-
-    def __init__(self, source: Inputs, layout: Layout, n_sentences: int) -> None:
-        if source.part or source.files == ("-",) or layout.format not in self.formats:
-            formats = " or ".join(self.formats).removesuffix("s")
-            raise DataError(f"--stream reads {formats} files several times: expected names, not standard input.")
-        self._files, self._layout, self._source = source.own(blank_lines=layout.blank_lines), layout, source
-        self._size = max(1, n_sentences // current().size)
-
-    def _rows(self, corpus: "Corpus", name: str) -> "Iterable[tuple[list[str], ...]]":
-        """Return columns of the sentences of some lines of a file."""
-        return zip(corpus.sentences(0), strict=True)
-
-    def _batches(self, columns: list[Any]) -> "Iterator[list[tuple[list[str], ...]]]":
-        from trelliswork.data.shares import excerpts
-
-        for file in self._files:
-            held: list[tuple[list[str], ...]] = []
-            for part in excerpts(file, blank_lines=bool(self._layout.blank_lines)):
-                corpus = _read(part, self._layout, columns, allow_empty=True)
-                held += self._rows(corpus, str(file)) if len(corpus) else []
-                while len(held) >= self._size:
-                    yield held[: self._size]
-                    held = held[self._size :]
-            if held:
-                yield held
-
-
-class LabeledParts(_Parts):
-    """Feature columns and labels of column files in parts."""
-
-    _scheme: "FileScheme | None" = None
-
-    def __iter__(self) -> "Iterator[tuple[Corpus, list[list[str]]]]":
-        import numpy as np
-
-        from trelliswork.data import Corpus
-
-        self._breaks, self._places = list[tuple[int, int]](), list[str]()
-        for batch in self._batches([]):
-            *columns, labels = zip(*batch, strict=True)
-            offsets = np.cumsum([0, *map(len, labels)])
-            yield Corpus([list(chain.from_iterable(column)) for column in columns], offsets), list(map(list, labels))
-
-    def _rows(self, corpus: "Corpus", name: str) -> "Iterable[tuple[list[str], ...]]":
-        from trelliswork.data.schemes import N_PLACES, standard_labels
-
-        self._layout.complete(len(corpus.columns), name)
-        found = standard_labels(corpus.sentences(self._layout.label), self._scheme)
-        self._places += [str(corpus.place(*at)) for at in found.breaks[: N_PLACES - len(self._places)]]
-        self._breaks += found.breaks
-        return zip(*map(corpus.sentences, self._layout.columns), map(list, found.labels), strict=True)
-
-    def convert(self, seen: "SeenLabels", how: LabelReading) -> bool:
-        """Return whether labels encode spans: from now on they are converted, as `read_labeled` does."""
-        self._scheme = seen.scheme(shared=True) if how.scheme == "auto" else how.scheme
-        return self._scheme is not None
-
-    def say_converted(self, how: LabelReading) -> None:
-        """Warn about the labels of the last pass."""
-        from trelliswork.data.schemes import StandardLabels
-
-        _say_converted(StandardLabels([], [], self._scheme, self._breaks), self._places, self._source, how)
-
-
-class WordParts(_Parts):
-    """The words of text or column files in parts."""
-
-    formats = ("text", "columns")
-
-    def __iter__(self) -> Iterator[list[list[str]]]:
-        for batch in self._batches(self._layout.columns):
-            yield [words for (words,) in batch]
 
 
 def read_numbers(path: str, n: int) -> "NDArray[np.float64]":

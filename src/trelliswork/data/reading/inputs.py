@@ -1,9 +1,8 @@
 """Files, or a part of the bundled corpus, of which each process of a group has a share."""
 
-from collections.abc import Callable, Iterable, Iterator, Sequence, Sized
+from collections.abc import Callable, Sequence, Sized
 from dataclasses import dataclass
 from io import StringIO
-from itertools import repeat
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from trelliswork.errors import DataError
@@ -159,13 +158,6 @@ def own_text(source: Inputs) -> Any:
 def no_sentences(source: Inputs) -> DataError:
     """Return the error for files without sentences."""
     return DataError(f"{source}: expected at least one sentence, got none. Are these the right files?")
-
-
-def equal_parts(parts: Iterable[T], n: int, empty: T) -> Iterator[T]:
-    """Yield the n parts of this process, and then empty ones until every process has had the same number."""
-    missing = max(current().gather(n)) - n  # before the first part, as on the other processes
-    yield from parts
-    yield from repeat(empty, missing)
 
 
 def totals(*numbers: int) -> tuple[int, ...]:
