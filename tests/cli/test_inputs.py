@@ -241,7 +241,7 @@ def test_processes_train_the_model_of_one(folder, tmp_path):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("command", "ending", "options"), TRAINED[1:])
+@pytest.mark.parametrize(("command", "ending", "options"), [one for one in TRAINED[1:] if one[0] != "parser"])
 def test_every_training_command_shares_its_files(folder, tmp_path, command, ending, options):
     words = ["train", command, *several(folder, ending), *options, "--json", "--quiet", "--out", tmp_path / "model"]
     words.append("--force")

@@ -17,6 +17,7 @@ AWAITED = {  # what a command reads, for a person at a terminal
     "jsonl": "JSON lines, each with a text",
     "csv": "CSV with a column text",
     "brat": "a text of brat",
+    "trees": "bracketed trees",
 }
 
 

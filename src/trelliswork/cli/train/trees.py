@@ -11,8 +11,7 @@ import typer
 from trelliswork.cli.options import FormatOption
 from trelliswork.cli.reporting import part
 from trelliswork.cli.train.command import Job
-from trelliswork.cli.use.constituents import holds_trees, read_tokens
-from trelliswork.cli.use.parse import COLUMNS, check_tags, empty_tags, read_treebank
+from trelliswork.cli.treebanks import COLUMNS, check_tags, empty_tags, holds_trees, read_tokens, read_treebank
 from trelliswork.data.reading import FileFormat, naming_lines
 from trelliswork.data.reading.inputs import Inputs, totals
 from trelliswork.errors import DataError, DataWarning

@@ -84,13 +84,13 @@ def read_answers(
     if issubclass(task, TreeParser) and (label is not None or format not in (FileFormat.auto, FileFormat.conllu)):
         raise typer.BadParameter("a parser or grammar is compared with trees: leave --label and --format out.")
     if issubclass(task, TreeParser) and task.constituents:
-        from trelliswork.cli.use.constituents import read_gold, reading_of, tokens_of
+        from trelliswork.cli.treebanks import read_gold, reading_of, tokens_of
 
         reading = reading_of(model)
         trees = read_gold(source, reading.pop("punctuation"))
         return tokens_of(trees, **reading), trees
     if issubclass(task, TreeParser):
-        from trelliswork.cli.use.parse import check_tags, columns_of, read_treebank
+        from trelliswork.cli.treebanks import check_tags, columns_of, read_treebank
         from trelliswork.models.parser.data import pairs
 
         columns = columns_of(model)

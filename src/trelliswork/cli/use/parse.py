@@ -2,39 +2,43 @@
 
 from dataclasses import replace
 from enum import StrEnum
-from functools import partial
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, TextIO
+from typing import TYPE_CHECKING, Annotated, Any, TextIO
 
 import typer
 
-from trelliswork.cli.inputs import AWAITED, inputs_of, say_what_is_awaited
-from trelliswork.cli.options import OutputOption, TokenizeOption, TokenizerOption, bundled_option, chosen_tokenizer
-from trelliswork.cli.running import current
-from trelliswork.cli.use.constituents import parse_constituents
-from trelliswork.cli.use.loading import check_tokenized, class_of, load_for
-from trelliswork.cli.use.output import (
-    Form,
-    FormOption,
-    Objects,
-    trees_of,
-    wanted,
-    with_option,
-    write_conllu,
-    write_trees,
+from trelliswork.cli.inputs import inputs_of
+from trelliswork.cli.options import (
+    OutputOption,
+    TokenizeOption,
+    TokenizerOption,
+    bundled_option,
+    chosen_tokenizer,
+    leave_out,
 )
-from trelliswork.cli.use.parts import answer_parts
-from trelliswork.cli.use.sharing import write_outputs
-from trelliswork.data.reading import FileFormat, Layout, guess_format
+from trelliswork.cli.treebanks import (
+    check_tags,
+    check_tokens,
+    columns_of,
+    empty_tags,
+    holds_trees,
+    in_case,
+    read_format,
+    read_tokens,
+    reading_of,
+)
+from trelliswork.cli.use.loading import check_tokenized, load_for
+from trelliswork.cli.use.output import Form, FormOption, trees_of, wanted, with_option, write_conllu, write_trees
+from trelliswork.cli.use.streaming import answer_files
+from trelliswork.data.reading import FileFormat, guess_format
 from trelliswork.data.reading.inputs import Inputs
 from trelliswork.errors import DataError
 
 if TYPE_CHECKING:
-    from trelliswork.answers import Want
+    from trelliswork.answers import Answer, Want
     from trelliswork.data import Corpus
     from trelliswork.data.files import Excerpt
-    from trelliswork.models import DependencyParser
+    from trelliswork.models import PCFG, DependencyParser
 
-COLUMNS = ("form", "upos", "xpos")  # columns that a parser reads by default
 UNTAGGED = 5000  # words without tags after which a file is taken to have none
 
 
@@ -101,129 +105,100 @@ def parse(
     want = wanted(with_, ("marginals", "subtrees", "topk"))
     source = inputs_of(files, bundled, stdin=True)
     split = chosen_tokenizer(tokenize, tokenizer, format)
-    if getattr(class_of(model), "constituents", False):
+    decoding = None if decode is None else decode.value
+    fitted = load_for(model, TreeParser, "parse: expected a parser (trelliswork train parser or pcfg)")
+    if fitted.constituents:
         if want.subtrees or want.topk or known or decode == Decoding.mbr_las:
             raise typer.BadParameter(
                 "this model is a grammar: --with subtrees, topk=K, --known-heads, --decoding mbr-las are for parsers."
             )
         if output in (Form.columns, Form.conllu):
             raise typer.BadParameter("a grammar writes bracketed trees, or JSON: choose --output jsonl or json.")
-        parse_constituents(model, source, out, format=format, decode=decode, want=want, form=output, split=split)
+        if split is not None and reading_of(fitted)["tags"]:
+            raise DataError(f"{model}: this grammar was trained on tags, which raw text does not have. Give it tags.")
+        _constituents(fitted, source, out, format, decoding, want, output, split)
         return
-    if want.topk and decode is not None:
-        raise typer.BadParameter("--with topk=K gives the most probable trees, --decoding chooses one: leave one out.")
+    if want.topk:
+        leave_out("--with topk=K gives the most probable trees", decoding=decode)
     if want.subtrees and (known or want.topk):
         raise typer.BadParameter(
             "--with subtrees is for one tree without known heads: leave topk=K, --known-heads out."
         )
-    parser = load_for(model, TreeParser, "parse: expected a parser (trelliswork train parser or pcfg)")
-    if decode == Decoding.mbr_las and parser.labels_ is None:
+    if decode == Decoding.mbr_las and fitted.labels_ is None:
         raise DataError(f"{model}: --decoding mbr-las needs labels, and this parser has none.")
     chosen = _format(source, format) if split is None else FileFormat.text
     if chosen == FileFormat.text:
-        if parser.tagger is None:
+        if fitted.tagger is None:
             raise DataError(
                 f"{source}: plain text has no tags, and this parser has no tagger: train it with --tagger crf."
             )
-        if known:
-            raise typer.BadParameter("--known-heads reads the heads of a CoNLL-U file; plain text has none.")
+        leave_out("plain text has no heads to be known", known_heads=known)
     elif chosen != FileFormat.conllu:
         raise DataError(f"{source}: expected a CoNLL-U or text file; use --format conllu or --format text.")
-    say_what_is_awaited(source, AWAITED["raw" if split is not None else str(chosen)])
     if want.subtrees:
         want = replace(want, log_prob=True)
-    decoding = None if decode is None else decode.value
-    options = Options(parser, str(chosen), known, decoding, want, output or Form.conllu, split)
-    write_outputs(source, out, partial(_parse_one, options))
+    _dependencies(fitted, source, out, chosen, known, decoding, want, output or Form.conllu, split)
 
 
-class Options(NamedTuple):
-    """What concerns each file: the parser, the format of the file, and options of ``parse``."""
-
-    parser: "DependencyParser"
-    format: str
-    known: bool
-    decoding: str | None
-    want: "Want"
-    form: Form
-    split: Any = None  # a tokenizer of raw text
-
-
-def _parse_one(options: Options, source: Inputs, out: TextIO) -> int:
-    """Write the trees of a file, or of a share of it, part by part; return the number of sentences."""
-    parser = options.parser
-    objects = Objects(out, options.form) if options.form.has_objects else None
-
-    def read(part: "Excerpt", may_be_empty: bool) -> "tuple[Corpus, Any] | None":
-        corpus, evidence = _read_part(options, part, may_be_empty)
-        if corpus.lines is not None and parser.tagger is None and not part.notes.get("tagged"):
-            if empty_tags(corpus, columns_of(parser)) and not part.last and corpus.n_tokens < UNTAGGED:
-                return None  # tags may follow
-            check_tags(corpus, columns_of(parser), str(part))
-            part.notes["tagged"] = len(corpus) > 0
-        return corpus, evidence
-
-    def write(part: "Excerpt", corpus: "Corpus", evidence: Any) -> None:
-        _write_part(options, part, corpus, evidence, objects, out)
-
-    n = answer_parts(source, options.format, options.split, parser, read, write, out)
-    if objects is not None:
-        objects.close()
-    return n
-
-
-def _read_part(options: Options, part: "Excerpt", may_be_empty: bool) -> "tuple[Corpus, Any]":
-    """Return the sentences of a part, and the known heads."""
-    from trelliswork.data import read_text
-    from trelliswork.data.conllu import read_conllu, read_dependencies
-    from trelliswork.data.tokenize import read_raw_text
-
-    parser = options.parser
-    if options.split is not None:
-        return read_raw_text(part, split=options.split, allow_empty=may_be_empty), None
-    if options.format == FileFormat.text:
-        corpus = read_text(part, allow_empty=may_be_empty)
-        check_tokenized(parser, corpus, part)
-        return corpus, None
-    selected = columns_of(parser) if parser.tagger is None else columns_of(parser)[:1]
-    if options.known:
-        corpus, evidence, _ = read_dependencies(part, columns=selected, allow_empty=may_be_empty)
-        return corpus, evidence
-    return read_conllu(part, columns=selected, keep_lines=True, allow_empty=may_be_empty), None
-
-
-def _write_part(
-    options: Options, part: "Excerpt", corpus: "Corpus", evidence: Any, objects: Objects | None, out: TextIO
-) -> None:
-    """Write the trees of a part."""
+def _dependencies(
+    parser: "DependencyParser", source: Inputs, out: str, format: FileFormat, use_heads: bool, decoding: str | None,
+    want: "Want", form: Form, split: Any,
+) -> None:  # fmt: skip
+    """Write the dependency trees of files."""
     from trelliswork.answers import ask
-    from trelliswork.data import Corpus
-    from trelliswork.data.conllu import COLUMNS
+    from trelliswork.data import Corpus, read_text
+    from trelliswork.data.conllu import COLUMNS, read_conllu, read_dependencies
+    from trelliswork.data.tokenize import read_raw_text
     from trelliswork.models.parser.scoring import NoTreeError
 
-    parser, form = options.parser, options.form
-    plain = Corpus(corpus.columns[: 1 if parser.tagger is not None else None], corpus.offsets)
-    try:
-        answers = ask(parser, plain, options.want, decoding=options.decoding, known=evidence)
-    except NoTreeError as error:
-        at = corpus.place(error.sentence or 0) or part
-        raise DataError(
-            f"{at}: no tree of this parser's kind has all known heads of the sentence: mark some as unknown (_), or "
-            "leave --known-heads out."
-        ) from None
-    if objects is not None:
-        objects.write(answers, corpus)
-        return
-    versions = [trees_of(answer, options.want) for answer in answers]
-    if form == Form.columns:
-        write_trees(corpus, versions, out)
-        return
-    if parser.tagger is not None and answers:
-        names = [COLUMNS.index(name) for name in columns_of(parser)[1:]]
-        tags = [dict(zip(names, row, strict=True)) for row in zip(*parser.tag(plain), strict=True)]
-        for start, some in zip(corpus.offsets.tolist(), versions, strict=False):
-            some[:] = [(text, [tags[start + t] | row for t, row in enumerate(rows)]) for text, rows in some]
-    write_conllu(corpus, versions, out)
+    columns = columns_of(parser)
+    selected = columns if parser.tagger is None else columns[:1]
+
+    def words_of(corpus: Corpus) -> Corpus:
+        return Corpus(corpus.columns[: len(selected)], corpus.offsets)
+
+    def read(part: "Excerpt", may_be_empty: bool) -> "tuple[Corpus, Any] | None":
+        if split is not None:
+            return read_raw_text(part, split=split, allow_empty=may_be_empty), None
+        if format == FileFormat.text:
+            corpus = read_text(part, allow_empty=may_be_empty)
+            check_tokenized(parser, corpus, part)
+            return corpus, None
+        known: Any = None
+        if use_heads:
+            corpus, known, _ = read_dependencies(part, columns=selected, allow_empty=may_be_empty)
+        else:
+            corpus = read_conllu(part, columns=selected, keep_lines=True, allow_empty=may_be_empty)
+        if parser.tagger is None and not part.notes.get("tagged"):
+            if empty_tags(corpus, columns) and not part.last and corpus.n_tokens < UNTAGGED:
+                return None  # tags may follow
+            check_tags(corpus, columns, str(part))
+            part.notes["tagged"] = len(corpus) > 0
+        return corpus, known
+
+    def answered(corpus: Corpus, known: Any) -> "list[Answer]":
+        try:
+            return ask(parser, words_of(corpus), want, decoding=decoding, known=known)
+        except NoTreeError as error:
+            raise DataError(
+                "no tree of this parser's kind has all known heads of the sentence: mark some as unknown (_), or leave "
+                "--known-heads out."
+            ).at(error.sentence or 0, 0) from None
+
+    def write(part: "Excerpt", corpus: Corpus, answers: "list[Answer]", stream: TextIO) -> None:
+        versions = [trees_of(answer, want) for answer in answers]
+        if form == Form.columns:
+            write_trees(corpus, versions, stream)
+            return
+        if parser.tagger is not None and answers:
+            names = [COLUMNS.index(name) for name in columns[1:]]
+            tags = [dict(zip(names, row, strict=True)) for row in zip(*parser.tag(words_of(corpus)), strict=True)]
+            for start, some in zip(corpus.offsets.tolist(), versions, strict=False):
+                some[:] = [(text, [tags[start + t] | row for t, row in enumerate(rows)]) for text, rows in some]
+        write_conllu(corpus, versions, stream)
+
+    how: Any = {"format": str(format), "split": split, "form": form}
+    answer_files(source, out, parser, **how, read=read, answered=answered, write=write)
 
 
 def _format(source: Inputs, format: FileFormat) -> FileFormat:
@@ -235,37 +210,42 @@ def _format(source: Inputs, format: FileFormat) -> FileFormat:
     return FileFormat.conllu if source.files == ("-",) or source.part else guess_format(source, format)
 
 
-def columns_of(parser: "DependencyParser") -> list[str]:
-    """Return the columns of CoNLL-U that a parser reads."""
-    return list(parser.input_.get("columns") or COLUMNS)
+def _constituents(
+    grammar: "PCFG", source: Inputs, out: str, format: FileFormat, decoding: str | None, want: "Want",
+    form: Form | None, split: Any,
+) -> None:  # fmt: skip
+    """Write the tree of each sentence as a bracketing; with marginals a second column has those of its spans.
 
+    Files are plain text (of tags, for a grammar of tags), trees or CoNLL-U as in training, or raw text.
+    """
+    from trelliswork.answers import ask
+    from trelliswork.data.tokenize import read_raw_text
+    from trelliswork.data.trees import tree_files
 
-def empty_tags(corpus: "Corpus", columns: list[str]) -> list[str]:
-    """Return the names of the columns of tags that are empty (_) throughout."""
-    named = zip(columns[1:], corpus.columns[1:], strict=True)
-    return [name for name, tags in named if not current().any(any(tag != "_" for tag in tags))]
+    reading = reading_of(grammar)
+    if split is not None:
+        kind = "text"
+    elif format == FileFormat.auto and holds_trees(source):
+        kind = "trees"
+        source = Inputs(tuple(file for given in source.files for file in tree_files(given)))
+    else:
+        kind = str(read_format(source, format))
 
+    def read(part: "Excerpt", may_be_empty: bool) -> tuple["Corpus", None]:
+        if split is not None:
+            corpus = in_case(read_raw_text(part, split=split, allow_empty=may_be_empty), reading["lower"])
+        else:
+            corpus = read_tokens(Inputs((part,), allow_empty=may_be_empty), kind, None, **reading)
+        check_tokens(grammar, corpus, part)
+        return corpus, None
 
-def check_tags(corpus: "Corpus", columns: list[str], file: str) -> None:
-    """Raise an error if a column of tags is empty, since the parser needs them."""
-    empty = empty_tags(corpus, columns)
-    for name in empty if len(corpus) else []:
-        raise DataError(
-            f"{file}: no tags: the column {name}, which this parser needs, is empty (_) throughout. Tag the file "
-            "first, or train the parser to tag words itself (--tagger crf) or without this column (--columns)."
-        )
+    def answered(corpus: "Corpus", _: None) -> "list[Answer]":
+        return ask(grammar, corpus.sentences(0), want, decoding=decoding)
 
+    def write(part: "Excerpt", corpus: "Corpus", answers: "list[Answer]", stream: TextIO) -> None:
+        for answer in answers:
+            spans = [f"{s.start}:{s.stop}:{p:.6f}" for s, p in answer.spans or ()]
+            stream.write("\t".join([str(answer.value), *([" ".join(spans)] if want.marginals else [])]) + "\n")
 
-def read_treebank(
-    source: Inputs, columns: list[str]
-) -> "tuple[Corpus, list[list[int | None]], list[list[str | None]]]":
-    """Return columns, heads and labels of CoNLL-U files, or of a part of the bundled corpus."""
-    from trelliswork.data import Corpus
-    from trelliswork.data.conllu import read_dependencies
-
-    layout = Layout("conllu", list(columns), None)
-    parts = source.parts(partial(read_dependencies, columns=columns), layout, lambda treebank: treebank[0])
-    if source.is_one():
-        return parts[0]
-    corpus = Corpus.joined([read for read, _, _ in parts], len(columns), source.name)
-    return corpus, [row for _, rows, _ in parts for row in rows], [row for _, _, rows in parts for row in rows]
+    how: Any = {"format": kind, "split": split, "form": form}
+    answer_files(source, out, grammar, **how, read=read, answered=answered, write=write)

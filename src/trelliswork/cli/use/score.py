@@ -10,7 +10,7 @@ import typer
 from trelliswork.cli.inputs import AWAITED, inputs_of, say_what_is_awaited
 from trelliswork.cli.options import OtherBeamOption, TrainedFormatOption, bundled_option, set_beam
 from trelliswork.cli.running import alone, current
-from trelliswork.cli.use.constituents import read_as_trained
+from trelliswork.cli.treebanks import read_as_trained
 from trelliswork.cli.use.loading import Model, check_tokenized, load_for
 from trelliswork.compute.display import plural
 from trelliswork.data.reading import (

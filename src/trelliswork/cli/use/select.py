@@ -97,7 +97,7 @@ def _read(model: Any, file: str, format: FileFormat) -> Any:
     from trelliswork.models.tasks import TreeParser
 
     if issubclass(type(model), TreeParser):
-        from trelliswork.cli.use.parse import columns_of, read_treebank
+        from trelliswork.cli.treebanks import columns_of, read_treebank
         from trelliswork.data import Corpus
 
         treebank = read_treebank(Inputs((file,)), columns_of(model))[0]

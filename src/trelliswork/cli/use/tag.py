@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TextIO
 
 import typer
 
-from trelliswork.cli.inputs import AWAITED, inputs_of, say_what_is_awaited
+from trelliswork.cli.inputs import inputs_of
 from trelliswork.cli.options import (
     OtherBeamOption,
     OutputOption,
@@ -19,11 +19,9 @@ from trelliswork.cli.options import (
     set_beam,
 )
 from trelliswork.cli.use.loading import Model, check_columns, check_tokenized, load_for
-from trelliswork.cli.use.output import Form, FormOption, Objects, wanted, with_option, write_tagged
-from trelliswork.cli.use.parts import answer_parts
-from trelliswork.cli.use.sharing import write_outputs
+from trelliswork.cli.use.output import Form, FormOption, wanted, with_option, write_tagged
+from trelliswork.cli.use.streaming import answer_files
 from trelliswork.data.reading import ANNOTATED, FileFormat, Layout, format_for, read_unlabeled
-from trelliswork.data.reading.inputs import Inputs
 from trelliswork.errors import DataError
 
 if TYPE_CHECKING:
@@ -126,36 +124,10 @@ def tag(
         raise typer.BadParameter("--output conllu needs words, and files of ready attributes have none.")
     if form is None and (want.marginals > want.spans or want.topk):
         raise typer.BadParameter("annotated text has spans, --with spans adds their probabilities: or --output jsonl.")
-    has_objects = form is not None and form.has_objects
-    if has_objects and want.marginals:
+    if form is not None and form.has_objects and want.marginals:
         want = replace(want, log_prob=True)
-    plain = want == Want() and min_probability is None and not layered and not has_objects
-    decoding: Any = None if want.topk else decode.value
-
-    def work(one: Inputs, stream: TextIO) -> int:
-        objects = Objects(stream, form) if form is not None and form.has_objects else None
-
-        def write(part: "Excerpt", corpus: Any, evidence: Any) -> None:
-            columns: list[Sequence[str]] = []
-            if plain and len(corpus):
-                columns = [flat_labels(tagger, corpus, decoding, evidence)]
-            else:
-                how: Any = {"decoding": decoding, "known": evidence, "min_probability": min_probability}
-                answers = ask(tagger, corpus, want, **how)
-                if objects is not None:
-                    objects.write(answers, corpus)
-                    return
-                if form is None and want.spans:
-                    found = [[one for layer in a.layers().values() for one in layer.spans or ()] for a in answers]
-                    write_spans(corpus, found, stream, header=not part.notes.get("sentences"))
-                    return
-                columns = _columns(answers, want)
-            write_tagged(corpus, kind, form, layout, columns, stream, part.notes)
-
-        n = answer_parts(one, kind, split, tagger, read, write, stream)
-        if objects is not None:
-            objects.close()
-        return n
+    plain = want == Want() and min_probability is None and not layered and (form is None or not form.has_objects)
+    how: Any = {"decoding": None if want.topk else decode.value}
 
     def read(part: "Excerpt", may_be_empty: bool) -> tuple[Any, Any]:
         """Return the sentences of a part, and their known labels."""
@@ -169,8 +141,21 @@ def tag(
             check_columns(layout, corpus, part)
         return corpus, {layer: given} if layered and given is not None else given
 
-    say_what_is_awaited(source, AWAITED["raw" if split is not None else kind])
-    write_outputs(source, out, work)
+    def answered(corpus: Any, evidence: Any) -> Any:
+        if plain:
+            return flat_labels(tagger, corpus, known=evidence, **how) if len(corpus) else []
+        return ask(tagger, corpus, want, known=evidence, min_probability=min_probability, **how)
+
+    def write(part: "Excerpt", corpus: Any, answers: Any, stream: TextIO) -> None:
+        if form is None and want.spans:
+            found = [[one for layer in a.layers().values() for one in layer.spans or ()] for a in answers]
+            write_spans(corpus, found, stream, header=not part.notes.get("sentences"))
+            return
+        columns = _columns(answers, want) if not plain else [answers] if answers else []
+        write_tagged(corpus, kind, form, layout, columns, stream, part.notes)
+
+    files_of: Any = {"format": kind, "split": split, "form": form}
+    answer_files(source, out, tagger, **files_of, read=read, answered=answered, write=write)
 
 
 def _columns(answers: "list[Answer]", want: "Want") -> list[Sequence[str]]:

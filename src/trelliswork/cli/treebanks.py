@@ -1,28 +1,60 @@
-"""Grammars: their files, and ``parse``."""
+"""Files of parsers and grammars: treebanks, bracketed trees, and sentences of words or tags."""
 
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TextIO
+from typing import TYPE_CHECKING, Any
 
-from trelliswork.cli.inputs import AWAITED, say_what_is_awaited
 from trelliswork.cli.running import current
 from trelliswork.cli.use.loading import check_tokenized
-from trelliswork.cli.use.output import Form, Objects
-from trelliswork.cli.use.parts import answer_parts
-from trelliswork.cli.use.sharing import write_outputs
-from trelliswork.data.reading import FileFormat, Layout, guess_format, naming_lines, read_words, words_layout
+from trelliswork.data.reading import FileFormat, Layout, guess_format, read_words, words_layout
 from trelliswork.data.reading.inputs import Inputs
 from trelliswork.errors import DataError
 
 if TYPE_CHECKING:
-    from trelliswork.answers import Want
     from trelliswork.data import Corpus, Tree
     from trelliswork.data.files import Excerpt
-    from trelliswork.models.pcfg import PCFG
+    from trelliswork.models import PCFG, DependencyParser
 
+COLUMNS = ("form", "upos", "xpos")  # columns that a parser reads by default
 TREE_ENDINGS = (".mrg", ".trees", ".ptb")
 TREES = Layout("trees", [], None)
+
+
+def columns_of(parser: "DependencyParser") -> list[str]:
+    """Return the columns of CoNLL-U that a parser reads."""
+    return list(parser.input_.get("columns") or COLUMNS)
+
+
+def empty_tags(corpus: "Corpus", columns: list[str]) -> list[str]:
+    """Return the names of the columns of tags that are empty (_) throughout."""
+    named = zip(columns[1:], corpus.columns[1:], strict=True)
+    return [name for name, tags in named if not current().any(any(tag != "_" for tag in tags))]
+
+
+def check_tags(corpus: "Corpus", columns: list[str], file: str) -> None:
+    """Raise an error if a column of tags is empty, since the parser needs them."""
+    empty = empty_tags(corpus, columns)
+    for name in empty if len(corpus) else []:
+        raise DataError(
+            f"{file}: no tags: the column {name}, which this parser needs, is empty (_) throughout. Tag the file "
+            "first, or train the parser to tag words itself (--tagger crf) or without this column (--columns)."
+        )
+
+
+def read_treebank(
+    source: Inputs, columns: list[str]
+) -> "tuple[Corpus, list[list[int | None]], list[list[str | None]]]":
+    """Return columns, heads and labels of CoNLL-U files, or of a part of the bundled corpus."""
+    from trelliswork.data import Corpus
+    from trelliswork.data.conllu import read_dependencies
+
+    layout = Layout("conllu", list(columns), None)
+    parts = source.parts(partial(read_dependencies, columns=columns), layout, lambda treebank: treebank[0])
+    if source.is_one():
+        return parts[0]
+    corpus = Corpus.joined([read for read, _, _ in parts], len(columns), source.name)
+    return corpus, [row for _, rows, _ in parts for row in rows], [row for _, _, rows in parts for row in rows]
 
 
 def holds_trees(source: Inputs) -> bool:
@@ -37,22 +69,16 @@ def holds_trees(source: Inputs) -> bool:
 def read_gold(source: Inputs, punctuation: bool) -> "list[Tree]":
     """Return trees of files, folders or the bundled corpus, without traces, functions and unary chains.
 
-    Trees may be on several lines, so that files cannot be cut. Processes share the files if there is one for each;
-    otherwise each reads all, and keeps its share of the trees.
+    Trees may be on several lines, so that files cannot be cut: each process reads all, and keeps its share of them.
     """
     from trelliswork.data import bundled
-    from trelliswork.data.trees import prune, read_trees, tree_files
+    from trelliswork.data.trees import prune, read_trees
 
     options: dict[str, Any] = {"punctuation": punctuation, "functions": False, "unary": False}
     if source.part:
         trees = [prune(sentence.tree, **options) for sentence in bundled.load(source.part)]
         return source.share([tree for tree in trees if tree is not None])
-    read = partial(read_trees, **options)
-    if source.shared:
-        files = Inputs(tuple(file for given in source.files for file in tree_files(given)))
-        if len(files.files) >= current().size:
-            return [tree for part in files.parts(read, TREES) for tree in part]
-    parts = Inputs(source.files, whole=True).parts(read, TREES)
+    parts = Inputs(source.files, whole=True).parts(partial(read_trees, **options), TREES)
     return source.share([tree for part in parts for tree in part])
 
 
@@ -64,7 +90,7 @@ def tokens_of(trees: "list[Tree]", tags: bool, lower: bool) -> list[list[str]]:
 
 
 def read_tokens(
-    source: Inputs, format: FileFormat, columns: str | None, *, tags: bool, lower: bool, punctuation: bool
+    source: Inputs, format: Any, columns: str | None, *, tags: bool, lower: bool, punctuation: bool
 ) -> "Corpus":
     """Return the sentences of files: words or tags of trees, a column of column or CoNLL-U files, words of text.
 
@@ -73,7 +99,7 @@ def read_tokens(
     """
     from trelliswork.data import Corpus
 
-    if format == FileFormat.auto and columns is None and holds_trees(source):
+    if format == "trees" or (format == FileFormat.auto and columns is None and holds_trees(source)):
         return replace(
             Corpus.from_sentences(tokens_of(read_gold(source, punctuation), tags, lower)), source=source.name
         )
@@ -82,10 +108,10 @@ def read_tokens(
     if tags and columns is None and guess_format(source, format) == FileFormat.conllu:
         columns = "xpos"
     corpus = read_words(source, words_layout(source, format, columns, None))
-    return _in_case(corpus, lower)
+    return in_case(corpus, lower)
 
 
-def _in_case(corpus: "Corpus", lower: bool) -> "Corpus":
+def in_case(corpus: "Corpus", lower: bool) -> "Corpus":
     """Return a corpus of words, in lower case if that is asked for."""
     return replace(corpus, columns=[[word.lower() for word in corpus.columns[0]]]) if lower else corpus
 
@@ -115,71 +141,6 @@ def check_tokens(grammar: "PCFG", corpus: "Corpus", part: "Excerpt | None" = Non
             "tags."
         )
     check_tokenized(grammar, corpus, part)
-
-
-def parse_constituents(
-    model: str,
-    source: Inputs,
-    out: str = "-",
-    *,
-    want: "Want",
-    format: FileFormat = FileFormat.auto,
-    decode: str | None = None,
-    form: Form | None = None,
-    split: Any = None,
-) -> None:
-    """Write the tree of each sentence of files as a bracketing, one per line, or as JSON.
-
-    Files are plain text (of tags, for a grammar of tags), or as in training; raw text with ``split``, a tokenizer. With
-    ``viterbi``, the trees are the most probable ones instead of those with the most expected spans. With marginals a
-    second column has the probabilities of the spans of the tree.
-    """
-    from trelliswork.answers import ask
-    from trelliswork.data.tokenize import read_raw_text
-    from trelliswork.models.pcfg import PCFG
-
-    grammar = PCFG.load(model)
-    reading = reading_of(grammar)
-    if split is not None and reading["tags"]:
-        raise DataError(f"{model}: this grammar was trained on tags, which raw text does not have. Give it tags.")
-    trees = split is None and format == FileFormat.auto and holds_trees(source)
-    kind = FileFormat.text if trees or split is not None else read_format(source, format)
-    decoding = "viterbi" if decode == "viterbi" else "mbr"
-
-    def work(one: Inputs, stream: TextIO) -> int:
-        objects = Objects(stream, form) if form is not None else None
-
-        def write(part: Any, corpus: "Corpus", _: Any = None) -> None:
-            sentences = corpus.sentences(0)
-            answers = ask(grammar, sentences, want, decoding=decoding)
-            if objects is not None:
-                objects.write(answers, sentences)
-                return
-            for answer in answers:
-                spans = [f"{s.start}:{s.stop}:{p:.6f}" for s, p in answer.spans or ()]
-                stream.write("\t".join([str(answer.value), *([" ".join(spans)] if want.marginals else [])]) + "\n")
-
-        if trees:  # which may be on several lines
-            corpus = read_as_trained(grammar, one, format)
-            with naming_lines(one):
-                write(one, corpus)
-            n = len(corpus)
-        else:
-            n = answer_parts(one, str(kind), split, grammar, read, write, stream)
-        if objects is not None:
-            objects.close()
-        return n
-
-    def read(part: "Excerpt", may_be_empty: bool) -> tuple["Corpus", None]:
-        if split is None:
-            corpus = read_tokens(Inputs((part,), allow_empty=may_be_empty), kind, None, **reading)
-        else:
-            corpus = _in_case(read_raw_text(part, split=split, allow_empty=may_be_empty), reading["lower"])
-        check_tokens(grammar, corpus, part)
-        return corpus, None
-
-    say_what_is_awaited(source, AWAITED["raw" if split is not None else str(kind)])
-    write_outputs(source, out, work)
 
 
 def read_format(source: Inputs, format: FileFormat) -> FileFormat:
