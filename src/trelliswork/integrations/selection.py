@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from trelliswork.compute.checks import check_count
 from trelliswork.data import AttributeCorpus, Corpus
 from trelliswork.errors import DataError, ValueRangeError
-from trelliswork.inference import chain
+from trelliswork.inference.chain.queries import label_marginals
 from trelliswork.integrations.information import Gains, variances
 from trelliswork.models.tasks import LayeredTagger, Tagger, TreeParser
 
@@ -178,7 +178,7 @@ def _marginals(model: Any, X: Any) -> Iterator[list[Floats]]:
     """Yield the marginals of each sentence: arrays (T, S), one per layer."""
     if not isinstance(model, Tagger | TreeParser) or getattr(model, "constituents", False):
         raise ValueRangeError(f"a {type(model).__name__} has no marginals of tokens: expected a tagger or a parser.")
-    if isinstance(model, Tagger) and not isinstance(model, LayeredTagger) and not _needs_dicts(model):
+    if isinstance(model, Tagger) and not isinstance(model, LayeredTagger):
         yield from _chain_marginals(model, X)
         return
     for part in _parts(X):
@@ -188,18 +188,12 @@ def _marginals(model: Any, X: Any) -> Iterator[list[Floats]]:
             yield [_array(table) for table in tables]
 
 
-def _needs_dicts(model: Tagger) -> bool:
-    """Return whether marginals are not those of a chain of labels: beams, orders above 1."""
-    return getattr(model, "order", 1) != 1 or getattr(model, "beam", None) is not None
-
-
 def _chain_marginals(model: Tagger, X: Any) -> Iterator[list[Floats]]:
     """Yield the marginals of each sentence as arrays."""
     model._check_fitted()
-    for potentials, _ in model._chains(X):
-        marginals = chain.expectations(potentials)[1].marginals
-        assert marginals is not None
-        for row, n in zip(marginals, potentials.lengths.tolist(), strict=True):
+    for scores in model._scored(X):
+        _, marginals = label_marginals(scores, model._beam())
+        for row, n in zip(marginals, scores.lengths.tolist(), strict=True):
             yield [row[:n].astype(np.float64)]
 
 

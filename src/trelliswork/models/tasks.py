@@ -6,17 +6,27 @@ task has the methods below with the same signatures and return types (``tests/mo
 
 import math
 from abc import abstractmethod
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
+from trelliswork.compute.padding import unpad
+from trelliswork.data.corpus import Column
 from trelliswork.data.schemes import detect_scheme
 from trelliswork.data.vocabulary import END, START, UNKNOWN, Vocabulary
-from trelliswork.errors import DataError, ShapeError, ValueRangeError
-from trelliswork.inference import chain
+from trelliswork.errors import DataError, ShapeError, ValueRangeError, extras_for
+from trelliswork.inference.chain.beam import Beam
+from trelliswork.inference.chain.queries import (
+    Scores,
+    best_labelings,
+    best_labels,
+    dense_parts,
+    label_marginals,
+    log_partition,
+)
 from trelliswork.models.base import Estimator
 from trelliswork.models.evidence import Labels
 from trelliswork.models.spans import THRESHOLD, Chains, Confident, SpanLabels
@@ -59,7 +69,6 @@ class Tagger(Estimator):
         """Labels that the model can assign; scikit-learn's name of ``labels_``."""
         return self.labels_
 
-    @abstractmethod
     def predict(self, X: Any, *, decoding: TagDecoding = "viterbi", known: Labels | None = None) -> list[list[str]]:
         """Return the labels of each sentence.
 
@@ -70,24 +79,89 @@ class Tagger(Estimator):
             The most probable labeling; the most probable label of each token, for the best expected accuracy; or the
             spans with the best expected F1, if the labels encode spans.
         known : list of lists, optional
-            Evidence: for each token a label, a collection of possible labels, or ``None`` if nothing is known.
+            Evidence: for each token a label, a collection of possible labels, or ``None`` if nothing is known. It
+            overrides a lexicon that does not list the label for the word.
         """
+        check_decoding(decoding)
+        self._check_fitted()
+        if decoding == "mbr-span":
+            return self._by_spans(X, known)
+        items = self._labels.items
+        return [
+            [items[j] for j in row[:n]]
+            for labels, lengths in self._decoded(X, decoding, known)
+            for row, n in zip(labels.tolist(), lengths.tolist(), strict=True)
+        ]
 
     def predict_flat(self, X: Any, *, decoding: TagDecoding = "viterbi", known: Labels | None = None) -> Sequence[str]:
         """Return the labels of all tokens, one sentence after another; arguments as for ``predict``."""
-        return [label for sentence in self.predict(X, decoding=decoding, known=known) for label in sentence]
+        if decoding not in ("viterbi", "mbr"):
+            return [label for sentence in self.predict(X, decoding=decoding, known=known) for label in sentence]
+        self._check_fitted()
+        ids = [unpad(labels, lengths) for labels, lengths in self._decoded(X, decoding, known)]
+        return Column(self._labels.items, np.concatenate([np.empty(0, np.int64), *ids]))
 
-    @abstractmethod
     def predict_marginals(self, X: Any, *, known: Labels | None = None) -> list[list[dict[str, float]]]:
         """Return p(label | sentence, known labels) for each token, as a dict by label, best first."""
+        self._check_fitted()
+        result = []
+        for scores in self._scored(X, known):
+            rows = unpad(label_marginals(scores, self._beam())[1], scores.lengths)
+            result += by_label(self.labels_, rows, scores.lengths)
+        return result
 
-    @abstractmethod
     def predict_topk(self, X: Any, k: int, *, known: Labels | None = None) -> list[list[tuple[list[str], float]]]:
-        """Return the k most probable labelings of each sentence with their probabilities, best first."""
+        """Return the k most probable labelings of each sentence with their probabilities, best first; always exact."""
+        self._check_fitted()
+        return [
+            [(self._labels.strings(row), p) for row, p in zip(rows.tolist(), np.exp(log_p).tolist(), strict=True)]
+            for scores in self._scored(X, known)
+            for rows, log_p in best_labelings(scores, k)
+        ]
+
+    @extras_for("posterior")
+    def posterior(self, sentence: Any, *, known: Any = None) -> "Distribution":
+        """Return the distribution over labelings of one sentence, in float64, for any query.
+
+        It is a `LinearChain`, within a beam a `BeamChain`; an `NgramChain` with order 2 and above.
+        """
+        import torch
+
+        from trelliswork.distributions import LinearChain, NgramChain
+
+        self._check_fitted()
+        if len(sentence) == 0:
+            raise ShapeError("the sentence is empty: a distribution over labels needs a token.")
+        (scores,) = self._scored([sentence], None if known is None else [known])
+        ((potentials, label_of),) = dense_parts(scores)
+        pairwise = potentials.log_pairwise[0] if potentials.shared else potentials.log_pairwise[None]
+        unary, between = (torch.from_numpy(x).double() for x in (potentials.log_unary, pairwise))
+        chain, beam = LinearChain(unary, between), self._beam()
+        chain = chain if beam is None else chain.within(beam)
+        return chain if label_of is None else NgramChain(chain, label_of, len(self._labels))
 
     @abstractmethod
-    def posterior(self, sentence: Any, *, known: Sequence[Any] | None = None) -> "Distribution":
-        """Return the distribution over labelings of one sentence, for any query."""
+    def _scored(self, X: Any, known: Labels | None = None) -> Iterator[Scores]:
+        """Yield the scores of batches of sentences, in order; -inf for labels that the evidence rules out."""
+
+    @abstractmethod
+    def _beam(self) -> Beam | None:
+        """Return the beam for tagging."""
+
+    def _decoded(
+        self, X: Any, decoding: TagDecoding, known: Labels | None
+    ) -> Iterator[tuple[NDArray[np.int64], NDArray[np.integer]]]:
+        """Yield labels (B, T) and lengths (B,) of batches of sentences, in order."""
+        for scores in self._scored(X, known):
+            if decoding == "viterbi":
+                yield best_labels(scores, self._beam()), scores.lengths
+            else:
+                yield label_marginals(scores, self._beam())[1].argmax(axis=2), scores.lengths
+
+    def _chains(self, X: Any, known: Labels | None = None) -> Chains:
+        """Yield the sentences as chains, in order and in batches."""
+        for scores in self._scored(X, known):
+            yield from dense_parts(scores)
 
     def predict_spans(
         self, X: Any, *, decoding: TagDecoding = "viterbi", known: Labels | None = None
@@ -114,14 +188,10 @@ class Tagger(Estimator):
         """
         self._check_fitted()
         parts = [
-            chain.log_partition(given) - chain.log_partition(every)
-            for (every, _), (given, _) in zip(self._chains(X), self._chains(X, y), strict=True)
+            log_partition(given) - log_partition(every)
+            for every, given in zip(self._scored(X), self._scored(X, y), strict=True)
         ]
         return np.minimum(np.concatenate([*parts, np.empty(0)]), 0.0)
-
-    @abstractmethod
-    def _chains(self, X: Any, known: Labels | None = None) -> Chains:
-        """Yield the sentences as chains, in order and in batches."""
 
     def _by_spans(self, X: Any, known: Labels | None) -> list[list[str]]:
         """Return the labels with the best expected F1 of spans."""

@@ -4,33 +4,30 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import KW_ONLY
 from functools import partial
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-from trelliswork.compute.padding import unpad
 from trelliswork.compute.sharing import current
 from trelliswork.data import Vocabulary
-from trelliswork.data.corpus import Column
 from trelliswork.data.schemes import Scheme, detect_scheme, model_scheme
-from trelliswork.errors import DataError, ShapeError, ValueRangeError, extras_for
+from trelliswork.errors import DataError, ValueRangeError
 from trelliswork.features.attributes import Attributes
-from trelliswork.features.feature_map import FeatureMap, Features, Sentence, Sentences
+from trelliswork.features.feature_map import FeatureMap, Features, Sentences
 from trelliswork.features.knowledge import KNOWLEDGE, Knowledge
 from trelliswork.inference.chain.beam import Beam, BeamStatistics, chosen_beam
-from trelliswork.inference.chain.beam.sparse import SparseChain
+from trelliswork.inference.chain.queries import Scores, log_partitions
 from trelliswork.learning.distributed import one_process
 from trelliswork.learning.report import Callback, FitReport
 from trelliswork.models.base import Arrays, Description, Table, check_label, watch_for
 from trelliswork.models.calibration import observed, temperature_of_sequences
 from trelliswork.models.crf.beams.layout import Structure
 from trelliswork.models.crf.data import Problem, allowed_by, in_scheme, label_vocabulary, label_weight_array, prepare
-from trelliswork.models.crf.decoding import best_labelings, best_labels, label_strings, log_partitions, marginals
 from trelliswork.models.crf.layout import FeatureLayout
 from trelliswork.models.crf.learned import Learned
 from trelliswork.models.crf.online import OnlineState
-from trelliswork.models.crf.scoring import LaidOut, Scorer, Scores, laid_out
+from trelliswork.models.crf.scoring import LaidOut, Scorer, laid_out
 from trelliswork.models.crf.start import transfer
 from trelliswork.models.crf.training import Algorithm, Settings, learn, one_pass, tagging_development, training_beam
 from trelliswork.models.entrance import COLUMNS
@@ -56,11 +53,7 @@ from trelliswork.models.parameters import (
     parse_beam,
     parse_weights,
 )
-from trelliswork.models.spans import Chains
-from trelliswork.models.tasks import TagDecoding, Tagger, by_label, check_decoding
-
-if TYPE_CHECKING:
-    from trelliswork.distributions import LinearChain, NgramChain
+from trelliswork.models.tasks import Tagger
 
 
 @estimator
@@ -292,91 +285,6 @@ class CRF(Tagger):
         self.calibration_ = None
         return self
 
-    def predict(
-        self, X: Sentences, *, decoding: TagDecoding = "viterbi", known: Labels | None = None
-    ) -> list[list[str]]:
-        """Return the labels of each sentence.
-
-        Parameters
-        ----------
-        X : as in ``fit``
-        decoding : {"viterbi", "mbr", "mbr-span"}
-            The most probable labeling; the most probable label of each token, for the best expected accuracy; or the
-            spans with the best expected F1, if the labels encode spans.
-        known : list of lists, optional
-            Evidence: for each token a label, a collection of possible labels, or ``None`` if nothing is known.
-        """
-        check_decoding(decoding)
-        self._check_fitted()
-        if decoding == "mbr-span":
-            return self._by_spans(X, known)
-        predicted: list[list[str]] = []
-        for labels, lengths in self._predicted(X, decoding, known):
-            predicted += label_strings(labels, lengths, self._labels)
-        return predicted
-
-    def predict_flat(
-        self, X: Sentences, *, decoding: TagDecoding = "viterbi", known: Labels | None = None
-    ) -> Sequence[str]:
-        """Return the labels of all tokens, one sentence after another; arguments as for ``predict``."""
-        if decoding not in ("viterbi", "mbr"):
-            return super().predict_flat(X, decoding=decoding, known=known)
-        self._check_fitted()
-        ids = [unpad(labels, lengths) for labels, lengths in self._predicted(X, decoding, known)]
-        return Column(self._labels.items, np.concatenate([np.empty(0, np.int64), *ids]))
-
-    def _predicted(
-        self, X: Sentences, decoding: str, known: Labels | None
-    ) -> Iterator[tuple[NDArray[np.int64], NDArray[np.integer]]]:
-        """Yield labels (B, T) and lengths (B,) of batches of sentences, in order."""
-        for potentials in self._potentials(X, known):
-            if decoding == "viterbi":
-                yield best_labels(potentials, self._beam()), potentials.lengths
-            else:
-                yield marginals(potentials, self._beam()).argmax(axis=2), potentials.lengths
-
-    def predict_marginals(self, X: Sentences, *, known: Labels | None = None) -> list[list[dict[str, float]]]:
-        """Return p(label | sentence, known labels) for each token, as a dict by label, best first."""
-        self._check_fitted()
-        result = []
-        for potentials in self._potentials(X, known):
-            rows = unpad(marginals(potentials, self._beam()), potentials.lengths)
-            result += by_label(self.labels_, rows, potentials.lengths)
-        return result
-
-    def predict_topk(self, X: Sentences, k: int, *, known: Labels | None = None) -> list[list[tuple[list[str], float]]]:
-        """Return the k most probable labelings of each sentence with their probabilities, best first; always exact."""
-        ranked = []
-        for potentials in self._potentials(X, known):
-            labels, log_p = best_labelings(potentials, k)
-            for b, n in enumerate(potentials.lengths.tolist()):
-                possible = np.isfinite(log_p[b])
-                strings = label_strings(labels[b][possible], np.full(int(possible.sum()), n), self._labels)
-                ranked.append(list(zip(strings, np.exp(log_p[b][possible]).tolist(), strict=True)))
-        return ranked
-
-    @extras_for("posterior")
-    def posterior(self, sentence: Sentence, *, known: Sequence[Any] | None = None) -> "LinearChain | NgramChain":
-        """Return the distribution over labelings of one sentence, in float64, for any query.
-
-        It is a `LinearChain`, within a beam a `BeamChain`; an `NgramChain` with order 2 and above.
-        """
-        import torch
-
-        from trelliswork.distributions import LinearChain, NgramChain
-
-        if len(sentence) == 0:
-            raise ShapeError("the sentence is empty: a distribution over labels needs a token.")
-        (scores,) = self._potentials([sentence], None if known is None else [known])
-        potentials = scores.dense() if isinstance(scores, SparseChain) else scores
-        pairwise = potentials.log_pairwise[0] if potentials.shared else potentials.log_pairwise[None]
-        unary, between = (torch.from_numpy(scores).double() for scores in (potentials.log_unary, pairwise))
-        chain, beam = LinearChain(unary, between), self._beam()
-        chain = chain if beam is None else chain.within(beam)
-        if isinstance(scores, SparseChain):
-            return NgramChain(chain, scores.transitions.emits, len(self._labels))
-        return chain
-
     def freeze(self) -> Self:
         """Lay out the weights once instead of in each call; they cannot be changed in place from then on."""
         self._check_fitted()
@@ -474,7 +382,7 @@ class CRF(Tagger):
         plain = {k: v for k, v in self.get_params().items() if k not in ("features", *KNOWLEDGE)}
         return plain | {"beam": None if self.beam is None else str(self.beam)}
 
-    def _potentials(self, X: Sentences, known: Labels | None = None) -> Iterator[Scores]:
+    def _scored(self, X: Sentences, known: Labels | None = None) -> Iterator[Scores]:
         """Yield the scores of batches of sentences, in order; -inf for labels that the evidence rules out."""
         self._check_fitted()
         if callable(self.features):
@@ -488,16 +396,9 @@ class CRF(Tagger):
         scorer = Scorer(attributes, self._layout, allowed, self._structure)
         return scorer.potentials(weights, None if known is None else ruled_out(known, scorer.lengths, self._labels))
 
-    def _chains(self, X: Sentences, known: Labels | None = None) -> Chains:
-        for scores in self._potentials(X, known):
-            if isinstance(scores, SparseChain):
-                yield scores.dense(), scores.transitions.emits
-            else:
-                yield scores, None
-
     def _calibrate_temperature(self, X: Sentences, y: Labels) -> dict[str, float]:
         """Return the temperature with the highest likelihood of labels, the model being at temperature 1."""
-        free, given = (list(self._potentials(X, known)) for known in (None, observed(y, self._labels)))
+        free, given = (list(self._scored(X, known)) for known in (None, observed(y, self._labels)))
         return {"all": temperature_of_sequences(*(partial(log_partitions, some) for some in (free, given)))}
 
     def _state(self) -> tuple[dict[str, Any], Arrays]:

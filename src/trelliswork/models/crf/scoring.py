@@ -11,13 +11,12 @@ from trelliswork.compute.padding import batches, pad
 from trelliswork.errors import ValueRangeError
 from trelliswork.features.attributes import Attributes
 from trelliswork.inference import chain
-from trelliswork.inference.chain.beam.sparse import SparseChain
+from trelliswork.inference.chain.queries import Scores
 from trelliswork.models.crf.beams.layout import SparseWeights, Structure
 from trelliswork.models.crf.kernels.attributes import AttributeRows, attribute_scores
 from trelliswork.models.crf.kernels.edges import EdgeFeatures, edge_scores
 from trelliswork.models.crf.layout import Allowed, ChainWeights, FeatureLayout, Floats, Tokens, counting
 
-Scores = chain.Potentials | SparseChain
 LaidOut = ChainWeights | SparseWeights
 BATCH_TOKENS = 20_000  # maximum number of tokens that are decoded together
 BATCH_EDGES = 1 << 24  # maximum number of transition scores in memory, if each position has its own

@@ -14,6 +14,7 @@ from trelliswork.data import Vocabulary
 from trelliswork.data.schemes import Scheme
 from trelliswork.errors import ConvergenceWarning, ValueRangeError
 from trelliswork.inference.chain.beam import EXACT, Beam, chosen_beam
+from trelliswork.inference.chain.queries import best_labels
 from trelliswork.learning.checkpoint import Arrays
 from trelliswork.learning.lbfgs import minimize
 from trelliswork.learning.report import FitReport, Step
@@ -23,7 +24,6 @@ from trelliswork.models.crf.beams.objective import BeamObjective
 from trelliswork.models.crf.beams.start import first_weights
 from trelliswork.models.crf.beams.training import BeamSearch
 from trelliswork.models.crf.data import Problem
-from trelliswork.models.crf.decoding import best_labels, label_strings
 from trelliswork.models.crf.objective import ChainObjective
 from trelliswork.models.crf.online import OnlineChain, OnlineState
 from trelliswork.models.crf.scoring import Scorer
@@ -81,7 +81,8 @@ def tagging_development(
     def measure(parameters: Mapping[str, Any]) -> float:
         predicted: list[list[str]] = []
         for potentials in scorer.potentials(parameters["weights"]):
-            predicted += label_strings(best_labels(potentials, beam), potentials.lengths, labels)
+            found = zip(best_labels(potentials, beam).tolist(), potentials.lengths.tolist(), strict=True)
+            predicted += [labels.strings(row[:n]) for row, n in found]
         counts = np.zeros(3, np.int64)  # a Score; of tokens, every one is predicted
         if own or predicted or not gold:
             report = evaluate_tagging(own, predicted, scheme=scheme)

@@ -364,7 +364,7 @@ class FactorialCRF(LayeredTagger):
         return ranked
 
     @extras_for("posterior")
-    def posterior(  # type: ignore[override]  # by layer
+    def posterior(
         self, sentence: Sentence, *, known: Mapping[str, Sequence[Any]] | None = None, engine: str = "bp"
     ) -> "FactorGraph":
         """Return the distribution over labelings of one sentence as a factor graph, for any query and engine.
@@ -505,7 +505,10 @@ class FactorialCRF(LayeredTagger):
             ]
         return scorer.potentials(self._divided(self.weights_), out)
 
-    def _chains(self, X: Any, known: Any = None) -> Chains:
+    def _scored(self, X: Any, known: Any = None) -> Any:
+        raise AssertionError("the layers are chains, see _layer_chains")
+
+    def _beam(self) -> None:
         raise AssertionError("the layers are chains, see _layer_chains")
 
     def _layer_chains(self, X: Sentences, known: Mapping[str, Labels] | None, name: str) -> Chains:

@@ -4,6 +4,7 @@ All functions take concatenated sentences: ``rows`` (n_tokens, S), log p(word | 
 (n_sentences + 1,).
 """
 
+from abc import abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
@@ -18,6 +19,7 @@ from trelliswork.inference import chain
 from trelliswork.inference.chain.beam import EXACT, Beam, chosen_beam
 from trelliswork.inference.chain.beam import passes as beam_passes
 from trelliswork.inference.chain.beam.sparse import SparseChain, SparseTransitions
+from trelliswork.inference.chain.queries import best_labels, label_marginals, log_partition
 
 Doubles = NDArray[np.float64]
 Integers = NDArray[np.int64]
@@ -26,8 +28,37 @@ BATCH_TOKENS = 20_000  # positions in one batch of higher orders
 MOST_POSITIONS = 1000  # length of the sentences over which transitions of higher orders are averaged
 
 
+class LabelChains:
+    """Queries of chains that make scores of sentences."""
+
+    beam: Beam | None
+
+    @abstractmethod
+    def batches(self, rows: Doubles, offsets: Integers) -> Iterator[tuple[slice, Any]]:
+        """Yield the range of tokens and the scores of batches of sentences."""
+
+    def viterbi(self, rows: Doubles, offsets: Integers) -> Integers:
+        """Return the most probable states (n_tokens,)."""
+        found = (unpad(best_labels(p, self.beam), p.lengths) for _, p in self.batches(rows, offsets))
+        return np.concatenate([np.empty(0, np.int64), *found])
+
+    def marginals(self, rows: Doubles, offsets: Integers) -> tuple[Doubles, Doubles]:
+        """Return the log evidence (n_sentences,) and p(state | sentence) (n_tokens, S)."""
+        evidence, marginals = np.empty(len(offsets) - 1), np.empty(rows.shape)
+        done = 0
+        for at, p in self.batches(rows, offsets):
+            evidence[done : done + len(p.lengths)], found = label_marginals(p, self.beam)
+            marginals[at] = unpad(found, p.lengths)
+            done += len(p.lengths)
+        return evidence, marginals
+
+    def log_evidence(self, rows: Doubles, offsets: Integers) -> Doubles:
+        """Return the log evidence alone."""
+        return np.concatenate([np.empty(0), *(log_partition(p, self.beam) for _, p in self.batches(rows, offsets))])
+
+
 @dataclass(frozen=True)
-class FirstOrder:
+class FirstOrder(LabelChains):
     """Log-probabilities of the first state (S,), the next state (S, S), and the end (S,), ``None`` if it is no event.
 
     With a beam, states and probabilities are those within it, and the evidence is a lower bound.
@@ -49,44 +80,10 @@ class FirstOrder:
         """Whether the end is an event."""
         return self.log_end is not None
 
-    def viterbi(self, rows: Doubles, offsets: Integers) -> Integers:
-        """Return the most probable states (n_tokens,)."""
-        states = np.empty(len(rows), np.int64)
-        for at, p in self._batches(rows, offsets):
-            labels = chain.viterbi(p)[0] if self.beam is None else beam_passes.viterbi(p, self.beam).labels
-            states[at] = unpad(labels, p.lengths)
-        return states
-
-    def marginals(self, rows: Doubles, offsets: Integers) -> tuple[Doubles, Doubles]:
-        """Return the log evidence (n_sentences,) and p(state | sentence) (n_tokens, S)."""
-        evidence, marginals = [], np.empty(rows.shape)
-        for at, p in self._batches(rows, offsets):
-            if self.beam is not None:
-                within = beam_passes.expectations(p, self.beam)
-                marginals[at] = within.by_label(None, self.n_states)
-                evidence.append(within.log_z)
-                continue
-            log_z, expected = chain.expectations(p)
-            assert expected.marginals is not None
-            marginals[at] = unpad(expected.marginals, p.lengths)
-            evidence.append(log_z)
-        return np.concatenate(evidence), marginals
-
     def scaled(self, factor: float) -> "FirstOrder":
         """Return the chain with all scores multiplied by a factor; they are no probabilities."""
         end = None if self.log_end is None else self.log_end * factor
         return FirstOrder(self.log_start * factor, self.log_transition * factor, end, self.beam)
-
-    def batches(self, rows: Doubles, offsets: Integers) -> Iterator[tuple[chain.Potentials, Integers | None]]:
-        """Yield padded sentences as chains, whose states are labels."""
-        for _, p in self._batches(rows, offsets):
-            yield p, None
-
-    def log_evidence(self, rows: Doubles, offsets: Integers) -> Doubles:
-        """Return the log evidence alone."""
-        if self.beam is not None:
-            return self.marginals(rows, offsets)[0]
-        return np.concatenate([chain.log_partition(p) for _, p in self._batches(rows, offsets)])
 
     def potentials(self, rows: Doubles) -> tuple[Doubles, Doubles]:
         """Return one sentence as a chain: log_unary (T, S) and log_pairwise (S, S)."""
@@ -130,7 +127,7 @@ class FirstOrder:
         arrays = {"start": self.log_start, "transition": self.log_transition}
         return arrays if self.log_end is None else arrays | {"end": self.log_end}
 
-    def _batches(self, rows: Doubles, offsets: Integers) -> Iterator[tuple[slice, chain.Potentials]]:
+    def batches(self, rows: Doubles, offsets: Integers) -> Iterator[tuple[slice, chain.Potentials]]:
         """Yield padded sentences, and the range of their tokens."""
         transition = self.log_transition.astype(rows.dtype)
         for at, lengths in _batches(offsets, BATCH_SCORES // rows.shape[1]):
@@ -142,7 +139,7 @@ class FirstOrder:
 
 
 @dataclass(frozen=True)
-class HigherOrder:
+class HigherOrder(LabelChains):
     """Chain of order k: ``log_table[a, b, c]`` is log p(c | a, b), shape (S+1,) * (k+1).
 
     Index S is the start of a sentence, and in the last axis its end; if the end is no event, its scores are 0.
@@ -164,35 +161,9 @@ class HigherOrder:
         """S."""
         return len(self.log_table) - 1
 
-    def viterbi(self, rows: Doubles, offsets: Integers) -> Integers:
-        """Return the most probable states (n_tokens,)."""
-        states = np.empty(len(rows), np.int64)
-        for at, p in self._batches(rows, offsets):
-            paths = beam_passes.viterbi(p, self.beam or EXACT).labels
-            states[at] = p.transitions.emits[unpad(paths, p.lengths)]
-        return states
-
-    def marginals(self, rows: Doubles, offsets: Integers) -> tuple[Doubles, Doubles]:
-        """Return the log evidence (n_sentences,) and p(state | sentence) (n_tokens, S)."""
-        evidence, marginals = [np.empty(0)], [np.empty((0, self.n_states))]
-        for _, p in self._batches(rows, offsets):
-            within = beam_passes.expectations(p, self.beam or EXACT)
-            evidence.append(within.log_z)
-            marginals.append(within.by_label(p.transitions.emits, self.n_states))
-        return np.concatenate(evidence), np.concatenate(marginals)
-
     def scaled(self, factor: float) -> "HigherOrder":
         """Return the chain with all scores multiplied by a factor; they are no probabilities."""
         return HigherOrder(self.log_table * factor, self.beam, self.has_end)
-
-    def batches(self, rows: Doubles, offsets: Integers) -> Iterator[tuple[chain.Potentials, Integers | None]]:
-        """Yield padded sentences as chains of n-grams of states, and the label of each n-gram."""
-        for _, p in self._batches(rows, offsets):
-            yield p.dense(), p.transitions.emits.astype(np.int64)
-
-    def log_evidence(self, rows: Doubles, offsets: Integers) -> Doubles:
-        """Return the log evidence alone."""
-        return self.marginals(rows, offsets)[0]
 
     def potentials(self, rows: Doubles, *, end: bool = True) -> tuple[Doubles, Doubles]:
         """Return one sentence as a chain of n-grams of states: first the S states, then S + a S + b: b after a."""
@@ -277,7 +248,7 @@ class HigherOrder:
         weights, start, ends = self._scores
         return SparseChain(log_unary, self._transitions, weights, start, ends if end else np.zeros_like(ends), lengths)
 
-    def _batches(self, rows: Doubles, offsets: Integers) -> Iterator[tuple[slice, SparseChain]]:
+    def batches(self, rows: Doubles, offsets: Integers) -> Iterator[tuple[slice, SparseChain]]:
         """Yield padded sentences, and the range of their tokens."""
         for at, lengths in _batches(offsets, BATCH_TOKENS):
             yield at, self._sparse(pad(rows[at], lengths), lengths)

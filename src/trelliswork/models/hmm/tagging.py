@@ -3,23 +3,19 @@
 from abc import abstractmethod
 from collections.abc import Iterator, Sequence
 from functools import partial
-from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from trelliswork.errors import ShapeError, extras_for
-from trelliswork.inference import chain
+from trelliswork.errors import ShapeError
+from trelliswork.inference.chain.beam import Beam
+from trelliswork.inference.chain.queries import Scores
 from trelliswork.models.calibration import observed, temperature_of_sequences
 from trelliswork.models.evidence import Labels, ruled_out
 from trelliswork.models.hmm.data import chunks, read_sentences
 from trelliswork.models.hmm.decoding import StateChain
-from trelliswork.models.spans import Chains
-from trelliswork.models.tasks import TagDecoding, Tagger, by_label, check_decoding
-
-if TYPE_CHECKING:
-    from trelliswork.distributions import LinearChain, NgramChain
+from trelliswork.models.tasks import Tagger
 
 CHUNK_SCORES = 1 << 24  # scores of states that are computed at a time: 128 MB
 Rows = NDArray[np.float64]
@@ -40,69 +36,6 @@ class ChainTagger(Tagger):
     def _scores(self, sentences: Sequence[Sequence[Any]], offsets: Offsets, out: NDArray[np.bool_] | None) -> Rows:
         """Return scores of labels (n_tokens, S), -inf where the evidence ``out`` rules a label out."""
 
-    def predict(self, X: Any, *, decoding: TagDecoding = "viterbi", known: Labels | None = None) -> list[list[str]]:
-        """Return the labels of each sentence.
-
-        Parameters
-        ----------
-        X : as in ``fit``
-        decoding : {"viterbi", "mbr", "mbr-span"}
-            The most probable labeling; the most probable label of each token, for the best expected accuracy; or the
-            spans with the best expected F1, if the labels encode spans.
-        known : list of lists, optional
-            Evidence: for each token a label, a collection of possible labels, or ``None`` if nothing is known. It
-            overrides a lexicon that does not list the label for the word.
-        """
-        check_decoding(decoding)
-        self._check_fitted()
-        if decoding == "mbr-span":
-            return self._by_spans(X, known)
-        predicted: list[list[str]] = []
-        for rows, offsets in self._rows(X, known):
-            if decoding == "viterbi":
-                states = self._tempered.viterbi(rows, offsets)
-            else:
-                states = self._tempered.marginals(rows, offsets)[1].argmax(axis=1)
-            predicted += [self._labels.strings(states[a:b].tolist()) for a, b in pairwise(offsets.tolist())]
-        return predicted
-
-    def predict_marginals(self, X: Any, *, known: Labels | None = None) -> list[list[dict[str, float]]]:
-        """Return p(label | sentence, known labels) for each token, as a dict by label, best first."""
-        result = []
-        for rows, offsets in self._rows(X, known):
-            result += by_label(self.labels_, self._tempered.marginals(rows, offsets)[1], np.diff(offsets))
-        return result
-
-    def predict_topk(self, X: Any, k: int, *, known: Labels | None = None) -> list[list[tuple[list[str], float]]]:
-        """Return the k most probable labelings of each sentence with their probabilities, best first; always exact."""
-        ranked = []
-        for rows, offsets in self._rows(X, known):
-            for a, b in pairwise(offsets.tolist()):
-                log_unary, log_pairwise = self._tempered.potentials(rows[a:b])
-                potentials = chain.chain_potentials(log_unary[None], log_pairwise)
-                states, scores = chain.topk(potentials, k)
-                possible = np.isfinite(scores[0])
-                p = np.exp(scores[0][possible] - chain.log_partition(potentials)[0])
-                labels = (states[0][possible] % len(self._labels)).tolist()  # the last label of an n-gram
-                ranked.append([(self._labels.strings(path), q) for path, q in zip(labels, p.tolist(), strict=True)])
-        return ranked
-
-    @extras_for("posterior")
-    def posterior(self, sentence: Sequence[Any], *, known: Sequence[Any] | None = None) -> "LinearChain | NgramChain":
-        """Return the distribution over labelings of one sentence, for any query.
-
-        It is a `LinearChain`, within a beam a `BeamChain`; an `NgramChain` with order 2 and above.
-        """
-        import torch
-
-        from trelliswork.distributions import LinearChain, NgramChain
-
-        ((rows, _),) = self._rows([sentence], None if known is None else [known])
-        log_unary, log_pairwise = self._tempered.potentials(rows)
-        chain, S = LinearChain(torch.from_numpy(log_unary[None]), torch.from_numpy(log_pairwise)), len(self._labels)
-        chain = chain if self._chain.beam is None else chain.within(self._chain.beam)
-        return chain if log_unary.shape[1] == S else NgramChain(chain, np.arange(log_unary.shape[1]) % S, S)
-
     @property
     def _tempered(self) -> StateChain:
         """The chain of the labels at the temperature of the calibration, for questions about labels."""
@@ -113,10 +46,13 @@ class ChainTagger(Tagger):
             self._scaled = (*of, self._chain.scaled(1 / self._temperature))
         return self._scaled[2]
 
-    def _chains(self, X: Any, known: Labels | None = None) -> Chains:
-        states = self._tempered
+    def _scored(self, X: Any, known: Labels | None = None) -> Iterator[Scores]:
         for rows, offsets in self._rows(X, known):
-            yield from states.batches(rows, offsets)
+            for _, scores in self._tempered.batches(rows, offsets):
+                yield scores
+
+    def _beam(self) -> Beam | None:
+        return self._chain.beam
 
     def log_prob(self, X: Any, y: Labels | None = None) -> NDArray[np.float64]:
         """Return log p(words) of each sentence (n_sentences,), its end included if that is an event.

@@ -125,6 +125,11 @@ class SparseChain(NamedTuple):
     log_end: Floats  # (S,)
     lengths: Integers  # (B,)
 
+    def take(self, which: Integers) -> "SparseChain":
+        """Return some of the sequences, cut to the longest of them."""
+        lengths = self.lengths[which]
+        return self._replace(log_unary=self.log_unary[which, : lengths.max(initial=1)], lengths=lengths)
+
     def dense(self) -> Potentials:
         """Return the chain with states as labels and an (S, S) table of transitions, for at most 5,000 states."""
         s, S = self.transitions, self.transitions.n_states
