@@ -20,7 +20,9 @@ def test_the_page_is_python_and_has_what_users_need():
     for module, names in surface.shown_imports().items():
         for name in names:
             assert name in text, f"{module}.{name}"
-    methods = {node.name for node in classes["CRF"].body if isinstance(node, ast.FunctionDef)}
+    methods = {
+        node.name for name in ("CRF", "Tagger") for node in classes[name].body if isinstance(node, ast.FunctionDef)
+    }
     assert {"fit", "predict", "posterior"} <= methods
     fields = [node.target.id for node in classes["CRF"].body if isinstance(node, ast.AnnAssign)]
     assert fields[0] == "features"
