@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from experiments.synthetic import SyntheticHMM, synthetic_hmm
 from experiments.tables import Curve, Say, Table
 from trelliswork.inference import chain
-from trelliswork.inference.chain.beam import Beam
+from trelliswork.inference.chain.beam import EXACT, Beam, BeamStatistics
 from trelliswork.inference.chain.beam import passes as beam_passes
 from trelliswork.learning.lbfgs import Weights, lbfgs
 from trelliswork.learning.report import FitReport, Step
@@ -147,6 +147,33 @@ class Run(NamedTuple):
     path: list[tuple[float, Weights]]  # seconds and weights after each iteration
 
 
+class ForwardBeams:
+    """Objective within beams that a forward pass chooses at every evaluation, as in the paper; the first is exact."""
+
+    def __init__(self, problem: CRFProblem, beam: Beam, l2: float) -> None:
+        self._shape = len(problem.tokens.offsets) - 1, -1
+        self._symbols, self._gold = problem.tokens.ids, problem.gold
+        self._n_states, self._l2, self._beam, self._next = problem.layout.n_labels, l2, beam, EXACT
+        self.statistics = BeamStatistics(0.0, 0, 0.0, 0, 0, True)
+
+    def __call__(self, weights: Weights) -> tuple[float, Weights]:
+        """Return value and gradient."""
+        S, gold, symbols = self._n_states, self._gold.reshape(self._shape), self._symbols
+        transition, state = weights[: S * S].reshape(S, S), weights[S * S :].reshape(-1, S)
+        scores = state[symbols].reshape(*gold.shape, S).astype(np.float32)
+        p = chain.chain_potentials(scores, transition.astype(np.float32))
+        expected = beam_passes.expectations(p, self._next, gold=gold, counts=True)
+        self.statistics, self._next = expected.statistics, self._beam
+        residual = expected.by_label(None, S)
+        residual[np.arange(len(residual)), gold.reshape(-1)] -= 1
+        counts, by_symbol = expected.counts, np.zeros_like(state)
+        assert counts is not None
+        np.subtract.at(counts, (gold[:, :-1], gold[:, 1:]), 1)
+        np.add.at(by_symbol, symbols, residual)
+        value = float((expected.log_z - chain.score(p, gold.astype(np.int64))).sum() + self._l2 * weights @ weights)
+        return value, np.concatenate([counts.reshape(-1), by_symbol.reshape(-1)]) + 2 * self._l2 * weights
+
+
 def train(
     problem: CRFProblem,
     beam: Beam | None,
@@ -167,16 +194,18 @@ def train(
     start = np.zeros(problem.layout.n_features)
     options: dict[str, Any] = {"l1": 0.0, "max_iter": max_iter, "tol": tol, "history_size": 6}
     with warnings.catch_warnings(action="ignore", category=UserWarning):
-        if beam is None:
-            exact = ChainObjective(problem.tokens, problem.gold, problem.layout, l2=l2)
-            weights, report = lbfgs(exact, start, callback=lambda step, state: after(step, state.weights), **options)
-        else:
+        if beam is not None and hold:
             objective = BeamObjective(problem.tokens, problem.gold, problem.layout, beam=beam, l2=l2)
-            search = BeamSearch(objective, after, hold=hold)
-            if hold:
-                known = Labeling(problem.gold)
-                start, search.sampled = first_weights(objective, problem.tokens, known, max_iter=max_iter)
+            search, known = BeamSearch(objective, after), Labeling(problem.gold)
+            start, search.sampled = first_weights(objective, problem.tokens, known, max_iter=max_iter)
             weights, report = search.run(start, None, **options)
+        else:
+            exact = ChainObjective(problem.tokens, problem.gold, problem.layout, l2=l2)
+            each = None if beam is None else ForwardBeams(problem, beam, l2)
+            weights, report = lbfgs(
+                each or exact, start, callback=lambda step, state: after(step, state.weights), **options
+            )
+            report.beam = None if each is None else each.statistics
     return Run(weights, report, path)
 
 
@@ -237,8 +266,9 @@ def training(
 
 def _mean_states(problem: CRFProblem, beam: Beam, weights: Weights, l2: float) -> float:
     """Return the mean number of states per token that a beam keeps at these weights."""
-    objective = BeamObjective(problem.tokens, problem.gold, problem.layout, beam=beam, l2=l2, full_first=False)
-    objective(weights)
+    objective = ForwardBeams(problem, beam, l2)
+    for _ in range(2):  # the first evaluation is exact
+        objective(weights)
     return objective.statistics.mean_size
 
 

@@ -23,5 +23,5 @@ def test_scores_equal_those_of_training(n_labels, with_values):
     layout = FeatureLayout(n_labels, n_attributes, np.arange(n_labels**2), attributes, labels)
     weights = ChainWeights(rng.normal(size=layout.n_features), layout)
     expected = ScoredTokens(Tokens(offsets, token_ptr, ids, values), layout).scores(weights, 0, n_tokens)
-    scorer = Scorer(Attributes(offsets, token_ptr, ids, values, n_attributes), layout, None)
-    assert np.array_equal(scorer._unary(weights), expected)
+    scorer = Scorer.of(Attributes(offsets, token_ptr, ids, values, n_attributes), layout, None)
+    assert np.array_equal(scorer._unary(weights, 0, n_tokens), expected)

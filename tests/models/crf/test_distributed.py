@@ -169,7 +169,7 @@ def held_beams(group, case):
     which = np.arange(start, stop) if group.size < 3 else np.arange(30 * (group.rank == 1))
     tokens, token = problem.tokens.sentences(which)
     labeling, weights = Labeling(problem.labeling.gold[token]), problem.weights[which]
-    options = {"beam": Beam.parse("size=2"), "l2": 0.1, "weights": weights, "completes": True, "full_first": False}
+    options = {"beam": Beam.parse("size=2"), "l2": 0.1, "weights": weights, "completes": True}
     objective = BeamObjective(tokens, labeling, problem.layout, **options)
     objective.hold(w)
     results = [list(objective(w + k)) for k in (0.0, 0.1)]

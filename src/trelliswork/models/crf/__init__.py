@@ -224,7 +224,7 @@ class CRF(Tagger):
         if dev is not None:
             others = features.transform(dev[0])
             share = others.part(*current().share(len(others)))
-            scorer = Scorer(share, problem.layout, problem.allowed, problem.structure)
+            scorer = Scorer.of(share, problem.layout, problem.allowed, problem.structure)
             gold: Any = [list(sentence) for sentence in in_scheme(dev[1], self.scheme, "dev")[0]]
             development = tagging_development(scorer, gold, labels, scheme, training_beam(problem, self.beam))
         # Limits are left out of the fingerprint: a longer run may resume from a shorter one.
@@ -393,7 +393,7 @@ class CRF(Tagger):
             allowed = None  # it is part of the weights
         else:
             weights, allowed = self._divided(self.weights_), allowed_by(self._labels, self.scheme_)
-        scorer = Scorer(attributes, self._layout, allowed, self._structure)
+        scorer = Scorer.of(attributes, self._layout, allowed, self._structure)
         return scorer.potentials(weights, None if known is None else ruled_out(known, scorer.lengths, self._labels))
 
     def _calibrate_temperature(self, X: Sentences, y: Labels) -> dict[str, float]:

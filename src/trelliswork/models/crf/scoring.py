@@ -1,6 +1,7 @@
 """Potentials of chains from the attributes and weights of a CRF, batch by batch."""
 
 from collections.abc import Iterator
+from typing import Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,7 +20,7 @@ from trelliswork.models.crf.layout import Allowed, ChainWeights, FeatureLayout, 
 
 LaidOut = ChainWeights | SparseWeights
 BATCH_TOKENS = 20_000  # maximum number of tokens that are decoded together
-BATCH_EDGES = 1 << 24  # maximum number of transition scores in memory, if each position has its own
+BATCH_SCORES = 1 << 23  # maximum number of their scores, of labels or, with edge features, of transitions
 
 
 def laid_out(weights: Floats, layout: FeatureLayout, allowed: Allowed | None, structure: Structure | None) -> LaidOut:
@@ -69,14 +70,18 @@ class Scorer:
     """Sentences to be scored under one layout, with one or several weight vectors."""
 
     def __init__(
-        self, attributes: Attributes, layout: FeatureLayout, allowed: Allowed | None, structure: Structure | None = None
+        self, tokens: Tokens, layout: FeatureLayout, allowed: Allowed | None, structure: Structure | None = None
     ) -> None:
-        layout = layout.for_data(attributes)
-        self._tokens = tokens = tokens_with_vectors(attributes)
-        values = np.empty(0, np.float32) if tokens.values is None else tokens.values
-        self._rows = AttributeRows(tokens.token_ptr, tokens.ids, values, layout.places)
-        self._layout, self._allowed, self._structure = layout, allowed, structure
-        self.lengths = np.diff(attributes.offsets)
+        self._tokens, self.layout, self._allowed, self._structure = tokens, layout, allowed, structure
+        self._values = np.empty(0, np.float32) if tokens.values is None else tokens.values
+        self.lengths = np.diff(tokens.offsets)
+
+    @classmethod
+    def of(
+        cls, attributes: Attributes, layout: FeatureLayout, allowed: Allowed | None, structure: Structure | None = None
+    ) -> Self:
+        """Return the scorer of sentences by their attributes."""
+        return cls(tokens_with_vectors(attributes), layout.for_data(attributes), allowed, structure)
 
     def potentials(self, weights: Floats | LaidOut, ruled_out: NDArray[np.bool_] | None = None) -> Iterator[Scores]:
         """Yield the scores of batches of sentences, in order; -inf for labels ``ruled_out`` (n_tokens, S)."""
@@ -84,25 +89,23 @@ class Scorer:
             return
         w = weights
         if not isinstance(w, ChainWeights | SparseWeights):
-            w = laid_out(w, self._layout, self._allowed, self._structure)
-        S, offsets = self._layout.n_labels, self._tokens.offsets
-        unary = self._unary(w)
-        check_overflow(unary, self._tokens.values)
-        unary[offsets[:-1]] += w.start
-        unary[offsets[1:] - 1] += w.end
-        if ruled_out is not None:
-            unary[:, :S][ruled_out] = -np.inf
-        most = BATCH_TOKENS
-        if self._layout.n_edge_attributes:
-            most = max(1, min(most, BATCH_EDGES // S**2))
-        for first, last in batches(self.lengths, most):
-            size = self.lengths[first:last]
-            log_unary = pad(unary[offsets[first] : offsets[last], :S], size)
+            w = laid_out(w, self.layout, self._allowed, self._structure)
+        S, offsets = self.layout.n_labels, self._tokens.offsets
+        most = min(BATCH_TOKENS, BATCH_SCORES // (S**2 if self.layout.n_edge_attributes else S))
+        for first, last in batches(self.lengths, max(1, most)):
+            start, stop, size = int(offsets[first]), int(offsets[last]), self.lengths[first:last]
+            unary = self._unary(w, start, stop)
+            check_overflow(unary, self._tokens.values)
+            unary[offsets[first:last] - start] += w.start
+            unary[offsets[first + 1 : last + 1] - 1 - start] += w.end
+            if ruled_out is not None:
+                unary[:, :S][ruled_out[start:stop]] = -np.inf
+            log_unary = pad(unary[:, :S], size)
             if isinstance(w, SparseWeights):
                 yield w.chain(log_unary, size)
                 continue
             pairwise = w.log_transition
-            if self._layout.n_edge_attributes:
+            if self.layout.n_edge_attributes:
                 pairwise = np.zeros((len(size), size.max() - 1, S, S), np.float32)
                 edges = self._tokens.edges
                 assert edges is not None
@@ -112,10 +115,11 @@ class Scorer:
             check_overflow(pairwise)
             yield chain.chain_potentials(log_unary, pairwise, size, check_values=False)
 
-    def _unary(self, w: LaidOut) -> NDArray[np.float32]:
-        """Return the scores (n_tokens, Sw) of the labels of all tokens."""
-        width = w.wide.shape[1]
-        out = np.empty((len(self._rows.token_ptr) - 1, width), np.float32)
-        ranges = threads.cut(np.diff(self._rows.token_ptr), least=threads.LEAST_WORK // width)
-        threads.run(attribute_scores, ranges, self._rows, w.arrays, w.n_labels, out)
+    def _unary(self, w: LaidOut, first: int, last: int) -> NDArray[np.float32]:
+        """Return the scores (last - first, Sw) of the labels of some tokens."""
+        width, token_ptr = w.wide.shape[1], self._tokens.token_ptr[first : last + 1]
+        rows = AttributeRows(token_ptr, self._tokens.ids, self._values, self.layout.places)
+        out = np.empty((last - first, width), np.float32)
+        ranges = threads.cut(np.diff(token_ptr), least=threads.LEAST_WORK // width)
+        threads.run(attribute_scores, ranges, rows, w.arrays, w.n_labels, out)
         return out

@@ -8,9 +8,12 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 from experiments.synthetic import synthetic_hmm
 from tests.models.crf.test_objective import random_problem
+from trelliswork.compute.padding import unpad
 from trelliswork.compute.threads import num_threads
 from trelliswork.errors import ShapeError, ValueRangeError
+from trelliswork.inference import chain
 from trelliswork.inference.chain.beam import Beam, BeamSets
+from trelliswork.inference.chain.beam.passes import NO_SETS
 from trelliswork.inference.chain.beam.sparse import SparseTransitions
 from trelliswork.models.crf.beams.layout import Structure
 from trelliswork.models.crf.beams.objective import BeamObjective
@@ -53,11 +56,10 @@ def exact_of(problem):
     )
 
 
-def fix(objective, w):
-    """Choose beams by a forward pass at ``w`` and keep them until ``release``: one smooth function."""
-    objective.release()
-    rows = objective._beams_at(w)
-    objective.sets = BeamSets(rows.ptr, rows.states)
+def hold_all(objective):
+    """Hold sets of all states."""
+    n, S = len(objective._gold), objective.n_states
+    objective.sets = BeamSets(np.arange(n + 1) * S, np.tile(np.arange(S, dtype=np.int32), n))
 
 
 def slope(objective, w, direction, step=0.02):
@@ -67,49 +69,66 @@ def slope(objective, w, direction, step=0.02):
 
 @pytest.mark.parametrize("size", [1.0, 100.0])
 @pytest.mark.parametrize("case", CASES)
-def test_beam_without_loss_gives_the_exact_objective(case, size):
+def test_sets_of_all_states_give_the_exact_objective(case, size):
     problem, w = problem_of(*case)
     value, gradient = exact_of(problem)(w * size)
-    for beam, full_first in (("kl=0,min=1", False), ("size=1", True)):
-        objective = objective_of(problem, beam, full_first=full_first)
-        found = objective(w * size)
-        assert_allclose(found[0], value, rtol=1e-5)
-        assert_allclose(found[1], gradient, atol=1e-4 * (1 + np.abs(gradient).max()), rtol=1e-4)
-        assert found[1].dtype == np.float64
-    assert objective.statistics.full
-    smaller, _ = objective(w * size)
-    assert not objective.statistics.full
-    assert smaller < value
-    assert objective.statistics.mean_size < problem.n_labels
+    objective = objective_of(problem, "size=1", completes=False)
+    hold_all(objective)
+    found = objective(w * size)
+    assert_allclose(found[0], value, rtol=1e-5)
+    assert_allclose(found[1], gradient, atol=1e-4 * (1 + np.abs(gradient).max()), rtol=1e-4)
+    assert found[1].dtype == np.float64
 
 
-@pytest.mark.parametrize("beam", ["kl=0.05,min=2", "size=3", "threshold=1.0,min=1"])
-@pytest.mark.parametrize("case", CASES)
-def test_gradient_with_the_beams_fixed(case, beam):
+@pytest.mark.parametrize("beam", ["kl=1,min=2", "size=3", "threshold=1.0,min=1"])
+@pytest.mark.parametrize("case", [case for case in CASES if case[0] > 9])
+def test_gradient_within_beams(case, beam):
     problem, w = problem_of(*case)
-    objective = objective_of(problem, beam, full_first=False)
-    chosen = objective(w)
-    fix(objective, w)
-    value, gradient = objective(w)
-    assert_allclose(value, chosen[0], rtol=1e-6)
-    assert_allclose(gradient, chosen[1], atol=1e-5)
+    objective = objective_of(problem, beam, completes=False)
+    objective.hold(w)
+    assert 1 <= objective.statistics.mean_size < problem.n_labels / 4
+    assert not objective.statistics.full
     direction = np.random.default_rng(0).normal(size=len(w))
     direction /= np.linalg.norm(direction)
-    assert_allclose(gradient @ direction, slope(objective, w, direction), rtol=1e-3, atol=3e-3)
-    fixed = objective(w + direction)[0]
-    objective.release()
-    assert objective(w + direction)[0] != fixed
+    assert_allclose(objective(w)[1] @ direction, slope(objective, w, direction), rtol=1e-3, atol=3e-3)
 
 
-def test_value_is_between_zero_and_the_exact_one():
-    problem, w = problem_of(9, "all_pairs", False, 0)
+@pytest.mark.parametrize("n_edges", [0, 3])
+def test_value_is_between_zero_and_the_exact_one(n_edges):
+    problem, w = problem_of(20, "all_pairs", False, n_edges)
     for size in (0.1, 1.0, 10.0, 100.0):
         exact, _ = ChainObjective(problem.tokens, problem.labeling, problem.layout)(w * size)
         objective = BeamObjective(
-            problem.tokens, problem.labeling, problem.layout, beam=Beam("size", size=1), full_first=False
+            problem.tokens, problem.labeling, problem.layout, beam=Beam("size", size=1), completes=False
         )
+        objective.hold(w * size)
         value, _ = objective(w * size)  # the gold label is inside, or the difference would be below zero
         assert -1e-3 <= value <= exact * (1 + 1e-6)
+
+
+def test_beams_that_keep_many_states_and_weights_of_zero_are_exact():
+    problem, w = problem_of(9, "all_pairs", False, 0)
+    for beam, weights in (("kl=0,min=1", w), ("size=1", 0 * w)):
+        objective = objective_of(problem, beam)
+        objective.hold(weights)
+        assert objective(weights)[0] == exact_of(problem)(weights)[0]
+
+
+@pytest.mark.parametrize("n_edges", [0, 2])
+def test_states_are_chosen_by_the_posterior(n_edges):
+    problem, w = problem_of(20, "all_pairs", False, n_edges)
+    objective = objective_of(problem, "size=2", completes=False)
+    objective.hold(w)
+    first = 0
+    for p in objective._scorer.potentials(w):
+        marginals = unpad(chain.expectations(p)[1].marginals, p.lengths)
+        for i, row in enumerate(marginals, start=first):
+            states = objective.sets.states[slice(*objective.sets.ptr[i : i + 2])]
+            assert objective._gold[i] in states
+            # Without shared transitions the posterior is that within the beams of a forward pass.
+            assert n_edges or {int(k) for k in np.argsort(-row)[:2]} <= set(states.tolist())
+        first += len(marginals)
+    assert first == len(objective._gold)
 
 
 def test_forbidden_pairs():
@@ -119,7 +138,9 @@ def test_forbidden_pairs():
     pairs[0, 0] = True
     problem.allowed = Allowed(pairs, np.arange(5) != 2, np.arange(5) != 3)
     value, gradient = exact_of(problem)(w)
-    found = objective_of(problem, "kl=0,min=1", full_first=False)(w)
+    objective = objective_of(problem, "size=1")
+    hold_all(objective)
+    found = objective(w)
     assert_allclose(found[0], value, rtol=1e-5)
     assert_allclose(found[1], gradient, atol=1e-4)
 
@@ -144,12 +165,16 @@ def test_tied_ngrams_are_the_first_order_model(order, size, scheme):
     structure, layout = tied(problem, order)
     value, gradient = exact_of(problem)(w * size)
     objective = BeamObjective(
-        problem.tokens, problem.labeling, layout, beam=Beam.parse("kl=0.1,min=2"), l2=0.1, weights=problem.weights,
+        problem.tokens, problem.labeling, layout, beam=Beam.parse("kl=0,min=2"), l2=0.1, weights=problem.weights,
         allowed=problem.allowed, structure=structure,
     )  # fmt: skip
+    objective.hold(w * size)
     found = objective(w * size)
     assert_allclose(found[0], value, rtol=1e-5)
     assert_allclose(found[1], gradient, atol=1e-4 * (1 + np.abs(gradient).max()), rtol=1e-4)
+    objective.beam = Beam.parse("kl=0.1,min=2")
+    objective._chosen = objective._grown = NO_SETS  # not the states of the last choice, too
+    objective.hold(w * size)
     assert objective(w * size)[0] <= value
 
 
@@ -159,12 +184,12 @@ def test_gradient_of_free_pairs_with_the_beams_fixed(beam):
     structure = Structure.free(SparseTransitions.ngrams(4, 2))
     layout = replace(problem.layout, transitions=np.empty(0, np.int64))
     objective = BeamObjective(
-        problem.tokens, problem.labeling, layout, beam=Beam.parse(beam), l2=0.1, structure=structure, full_first=False
+        problem.tokens, problem.labeling, layout, beam=Beam.parse(beam), l2=0.1, structure=structure
     )
     rng = np.random.default_rng(0)
     w, direction = rng.normal(size=(2, objective.n_features))
     direction /= np.linalg.norm(direction)
-    fix(objective, w)
+    objective.hold(w)
     _, gradient = objective(w)
     assert_allclose(gradient @ direction, slope(objective, w, direction), rtol=1e-3, atol=3e-3)
 
@@ -178,9 +203,9 @@ def test_results_do_not_depend_on_the_number_of_threads(sparse, size):
     for n in (1, 2, 3):
         with num_threads(n):
             objective = BeamObjective(
-                problem.tokens, problem.labeling, layout, beam=Beam.parse("kl=0.1,min=2"), structure=structure,
-                full_first=False,
-            )  # fmt: skip
+                problem.tokens, problem.labeling, layout, beam=Beam.parse("size=1"), structure=structure
+            )
+            objective.hold(w * size)
             found.append(objective(w * size))
     for value, gradient in found[1:]:
         assert value == found[0][0]
@@ -190,8 +215,8 @@ def test_results_do_not_depend_on_the_number_of_threads(sparse, size):
 def test_gradient_of_few_labels_in_wide_rows():
     # More labels than a beam: single numbers are added instead of rows.
     problem, w = problem_of(150, "all_pairs", False, 0)
-    objective = objective_of(problem, "size=4", full_first=False)
-    fix(objective, w)
+    objective = objective_of(problem, "size=4", completes=False)
+    objective.hold(w)
     _, gradient = objective(w)
     direction = np.random.default_rng(0).normal(size=len(w))
     direction /= np.linalg.norm(direction)

@@ -8,12 +8,12 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
 from experiments.beams import CRFProblem
-from tests.models.crf.beams.test_objective import exact_of, fix, objective_of, problem_of, slope
+from tests.models.crf.beams.test_objective import exact_of, objective_of, problem_of, slope
 from trelliswork.inference import chain
 from trelliswork.inference.chain.beam import Beam
 from trelliswork.learning.lbfgs import lbfgs
 from trelliswork.models.crf.beams.objective import MANY, BeamObjective
-from trelliswork.models.crf.beams.rest import ExactPass
+from trelliswork.models.crf.beams.rest import exact_pass
 from trelliswork.models.crf.beams.start import PRIOR, counted_start
 from trelliswork.models.crf.beams.training import BeamSearch
 from trelliswork.models.crf.kernels import objective as crf_kernels
@@ -27,7 +27,7 @@ CASES = [
 
 def held(case, beam="size=2", size=1.0):
     problem, w = problem_of(*case)
-    objective = objective_of(problem, beam, completes=True, full_first=False)
+    objective = objective_of(problem, beam, completes=True)
     objective.hold(w * size)
     assert objective.completed
     return problem, w * size, objective
@@ -49,7 +49,7 @@ def test_forbidden_transitions():
     gold, pairs = problem.labeling.gold, np.random.default_rng(0).random((14, 14)) < 0.5
     pairs[gold[:-1], gold[1:]] = True
     problem.allowed = Allowed(pairs, np.ones(14, bool), np.ones(14, bool))
-    objective = objective_of(problem, "size=2", completes=True, full_first=False)
+    objective = objective_of(problem, "size=2", completes=True)
     objective.hold(w)
     value, gradient = objective(w)
     expected = exact_of(problem)(w)
@@ -69,8 +69,8 @@ def test_gradient_matches_finite_differences_elsewhere(case):
 
 def test_closer_to_the_exact_objective_than_beams_alone():
     problem, w, objective = held((16, "all_pairs", False, 0))
-    plain = objective_of(problem, "size=2", completes=False, full_first=False)
-    fix(plain, w)
+    plain = objective_of(problem, "size=2", completes=False)
+    plain.hold(w)
     exact = exact_of(problem)
     direction = np.random.default_rng(4).normal(size=len(w))
     for step in (0.01, 0.1):
@@ -83,8 +83,8 @@ def test_rests_are_sums_over_the_states_outside():
     """Compare with alpha and beta in float64."""
     problem, w, objective = held((14, "all_pairs", False, 0))
     weights = objective._weights(w)
-    found = ExactPass(objective._tokens, objective._gold, objective._alpha, objective.layout).run(
-        weights, objective.beam.rule
+    found = exact_pass(
+        objective._scorer, objective._tokens, objective._gold, objective._alpha, weights, objective.beam.rule
     )
     A, S = np.exp(weights.log_transition.astype(float)), problem.n_labels
     scores = np.empty((len(objective._gold), weights.wide.shape[1]), np.float32)
@@ -164,7 +164,7 @@ def test_search_ends_at_the_exact_optimum(kind):
 
 def test_choice_is_restored_from_plain_state():
     problem, w, objective = held((16, "observed", False, 0))
-    again = objective_of(problem, "size=2", completes=True, full_first=False)
+    again = objective_of(problem, "size=2", completes=True)
     again.hold_again(*objective.held())
     rng = np.random.default_rng(0)
     moved = w + 0.1 * rng.normal(size=len(w))

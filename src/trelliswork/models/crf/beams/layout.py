@@ -106,7 +106,6 @@ class DenseWeights(ChainWeights):
         self._use_edges = layout.n_edge_attributes > 0
         self._matrix, log_shift = exp_rows(self.potentials)
         self._log_shift = 0.0 if self._use_edges else log_shift
-        self.check = self._use_edges or not self.potentials.mixing
 
     def chain_scores(self, tokens: ScoredTokens) -> ChainScores:
         """Return the weights as one record; edge features are those of ``tokens``."""
@@ -116,8 +115,6 @@ class DenseWeights(ChainWeights):
 
 class SparseWeights(StateWeights):
     """The same with the transitions of a structure."""
-
-    check = True
 
     def __init__(self, weights: Floats, layout: FeatureLayout, allowed: Allowed | None, structure: Structure) -> None:
         super().__init__(weights[structure.n_weights :], layout)

@@ -2,8 +2,8 @@ r"""Objective of linear-chain CRFs within beams (Pal, Sutton and McCallum, 2006,
 
 .. math:: f(w) = \sum_n \alpha_n \big(\log Z_{n,I}(w) - \mathrm{score}_n(w)\big) + c_2 \lVert w \rVert^2
 
-Each evaluation chooses beams I by a forward pass, with the gold labels always inside; value and gradient belong to the
-same set of paths. Since :math:`\log Z_I \le \log Z`, the value is a lower bound of the exact one. It is not negative.
+The beams I are chosen by posterior probabilities and held, with the gold labels always inside; value and gradient
+belong to the same set of paths. Since :math:`\log Z_I \le \log Z`, the value is a lower bound of the exact one. It is not negative.
 
 In a group of processes each rank has the beams of its own sentences; what is decided by them, and what stands for the
 states outside of all of them, is summed over the ranks.
@@ -19,38 +19,36 @@ from trelliswork.compute import threads
 from trelliswork.compute.sharing import current
 from trelliswork.errors import ImpossibleError, ShapeError, ValueRangeError
 from trelliswork.inference import chain
-from trelliswork.inference.chain.beam import FULL, Beam, BeamSets, BeamStatistics, Rule, joined
-from trelliswork.inference.chain.beam.kernels.records import Choice, Safety
-from trelliswork.inference.chain.beam.kernels.select import BeamRows
+from trelliswork.inference.chain.beam import Beam, BeamSets, BeamStatistics, joined
+from trelliswork.inference.chain.beam.kernels.records import Choice
 from trelliswork.inference.chain.beam.log_space import log_chain, log_space
 from trelliswork.inference.chain.beam.passes import NO_SETS, members
 from trelliswork.inference.chain.potentials import LIMIT
 from trelliswork.learning.evaluation import SharedEvaluation
-from trelliswork.models.crf.beams.choice import NO_ROWS, choose, union
+from trelliswork.models.crf.beams.choice import choose_all, union
 from trelliswork.models.crf.beams.layout import DenseWeights, SparseWeights, Structure
 from trelliswork.models.crf.beams.response import Contribution, Response, neutral_factors
-from trelliswork.models.crf.beams.rest import NO_REST, Chosen, ExactPass
+from trelliswork.models.crf.beams.rest import NO_REST, Completed, exact_pass
 from trelliswork.models.crf.kernels import beams, held_beams, objective
 from trelliswork.models.crf.kernels.beams import BeamSentences, BeamSums
 from trelliswork.models.crf.kernels.held_beams import Held, Masses, Rest
 from trelliswork.models.crf.layout import Allowed, FeatureLayout, Floats, Ids, Labeling, ScoredTokens, Tokens
 from trelliswork.models.crf.objective import ChainObjective, GradientSums, Sentence
+from trelliswork.models.crf.scoring import Scorer
 
-MOST_PLACES = 1 << 24  # states of all tokens that are stored at once
 MANY = 128  # states; with fewer an exact pass costs little more than one within beams
 
 
 class BeamObjective:
     """Penalized negative log-likelihood within beams and its gradient, with the interface of ``ChainObjective``.
 
-    Every token must have a label, also with a ``structure`` (sparse transitions), where the labels determine the
-    states and the layout has no transitions. ``beam`` may be replaced between evaluations
-    (``objective.beam = objective.beam.tighter()``); its ``refine`` is ignored. ``statistics`` are those of the last
-    evaluation, which takes O(entries + tokens |I| S) time, or O(entries + tokens |I| successors) with a structure.
+    ``hold`` chooses the beams; it must be called before the first evaluation. Every token must have a label, also with
+    a ``structure`` (sparse transitions), where the labels determine the states and the layout has no transitions.
+    ``beam`` may be replaced between choices (``objective.beam = objective.beam.tighter()``). ``statistics`` are those
+    of the last choice. An evaluation takes O(entries + tokens |I|^2) time.
 
     ``completes``: include the states outside held beams (``rest``). This requires shared transitions; by default it is
-    used from 128 states on, where it pays. ``full_first``: keep every possible state in the first evaluation; at zero
-    weights all states are equal, and a beam would choose among them at random (MALLET does the same).
+    used from 128 states on, where it pays.
     """
 
     def __init__(
@@ -65,7 +63,6 @@ class BeamObjective:
         allowed: Allowed | None = None,
         structure: Structure | None = None,
         completes: bool | None = None,
-        full_first: bool = True,
     ) -> None:
         known = labeling if isinstance(labeling, Labeling) else Labeling(labeling)
         if known.gold.min(initial=0) < 0:
@@ -76,15 +73,14 @@ class BeamObjective:
             raise ShapeError("with a structure the layout must have no transitions and no edge features of its own.")
         self._numbers = tokens.longest_first()
         self.layout, self.beam, self.l2, self.allowed, self.structure = layout, beam, l2, allowed, structure
-        self.full_first, self.n_evaluations = full_first, 0
-        self._shared = structure is None and not layout.n_edge_attributes
-        self.completes = self._shared and (layout.n_labels >= MANY if completes is None else completes)
+        shared = structure is None and not layout.n_edge_attributes
+        self.completes = shared and (layout.n_labels >= MANY if completes is None else completes)
         # With all states the kernels of ``ChainObjective`` are faster.
         self._make_exact = partial(ChainObjective, tokens, known, layout, l2=l2, weights=weights, allowed=allowed)
         alpha = np.ones(len(self._numbers)) if weights is None else np.asarray(weights)
         taken, token = tokens.sentences(self._numbers)
         lengths = np.diff(taken.offsets)
-        self._tokens = ScoredTokens(taken, layout)
+        self._tokens, self._scorer = ScoredTokens(taken, layout), Scorer(taken, layout, allowed, structure)
         self._gold = np.ascontiguousarray(known.gold[token], np.int32)
         self._alpha = alpha[self._numbers].astype(np.float32)
         self._entry = np.empty(0, np.int64)
@@ -100,12 +96,11 @@ class BeamObjective:
         n, S, L = len(self._ranges), self.n_states, layout.n_labels
         self._gradient = GradientSums(n, layout, (S, S) if structure is None else structure.weight_ids.shape[1:])
         self._masses = Masses(*(np.zeros((n, size)) for size in (layout.wide_shape[0], L, L, 1)))
-        self._response: Response | None = None
-        self.release()
         self.n_features = layout.n_features + (structure.n_weights if structure is not None else 0)
         self._n_tokens = int(current().total(len(self._gold)))
-        self.statistics = self._own = self._all_states()  # of all ranks, and of the beams of this one
+        self.statistics = self._all_states()
         self._chosen = self._grown = NO_SETS  # by the last ``hold``, without and with the states that were kept
+        self._release()
 
     @cached_property
     def _exact(self) -> ChainObjective:
@@ -117,22 +112,17 @@ class BeamObjective:
 
     def __call__(self, weights: Floats) -> SharedEvaluation:
         """Return value and gradient at a weight vector."""
-        self.n_evaluations += 1
-        first = self.n_evaluations == 1 and self.full_first and not self.sets.ptr.size
-        if self._all or (first and self.structure is None):
-            self.statistics = self._all_states()
+        if self._all:
             return self._exact(weights)
         outside: Contribution | None = None
         if self._response is not None:
-            self._factors, outside = self._response.factors(weights, self.layout)
-        value = self._evaluate(weights, FULL if first else self.beam.rule)
-        gradient = self._gather()
-        if not self.sets.ptr.size:
-            self.statistics = _agreed(self._own)
+            outside = self._response.at(weights, self.layout)
+            self._factors = outside.factors
+        value, gradient = self._evaluate(weights), self._gather()
         if outside is not None:
             masses = self._total_masses()
             if current().rank == 0:  # once
-                value += outside.add(weights, masses, gradient)
+                value += outside.add(masses, gradient)
         return SharedEvaluation(value, gradient, weights, self.l2)
 
     def hold(self, weights: Floats, *, grow: bool = False) -> None:
@@ -144,20 +134,18 @@ class BeamObjective:
         quarter of the states is kept, evaluations are exact until the next choice. ``statistics`` describe this choice.
         """
         held = self._grown if grow else self._chosen
-        self.release()
+        self._release()
         S = self.n_states
         if self.structure is None and not weights.any():  # all states are equal
-            self._all = True
+            self._all, self.statistics = True, self._all_states()
             return
-        completed: Chosen | None = None
-        exact = ExactPass(self._tokens, self._gold, self._alpha, self.layout)
+        completed: Completed | None = None
         if self.completes:
-            completed = exact.run(DenseWeights(weights, self.layout, self.allowed), self.beam.rule)
+            w = DenseWeights(weights, self.layout, self.allowed)
+            completed = exact_pass(self._scorer, self._tokens, self._gold, self._alpha, w, self.beam.rule)
             sets, kept = completed.sets, completed.kept
-        elif self._shared:
-            sets, kept = exact.choose(DenseWeights(weights, self.layout, self.allowed), self.beam.rule)
         else:
-            sets, kept = choose(self._beams_at(weights), self._gold, self.beam.rule, S)
+            sets, kept = choose_all(self._scorer, self._weights(weights), self._gold, self.beam, S)
         self._chosen = sets
         if completed is None and len(held.ptr):
             sets = union(sets, held, S)
@@ -170,10 +158,10 @@ class BeamObjective:
                 self._complete_by(completed, weights)
         self.statistics = statistics
 
-    def _complete_by(self, exact: Chosen, weights: Floats) -> None:
+    def _complete_by(self, exact: Completed, weights: Floats) -> None:
         """Include the states outside from now on, as they are at ``weights``."""
         self._rest = exact.rest
-        self._evaluate(weights, self.beam.rule)
+        self._evaluate(weights)
         outside = self.layout.vector(*exact.gradient.total()) - self._gather()
         self._response = Response.of(current().sum(outside.astype(np.float32)), weights, self._total_masses())
 
@@ -193,7 +181,7 @@ class BeamObjective:
 
     def hold_again(self, plain: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> None:
         """Restore the choice that ``held`` returned."""
-        self.release()
+        self._release()
         rank = current().rank
         self._chosen, self._grown = (
             BeamSets(*(arrays[_of_rank(f"{name}.{part}", rank)] for part in ("ptr", "states")))
@@ -206,45 +194,25 @@ class BeamObjective:
             if saved:
                 self._rest = Rest(*(arrays[_of_rank(f"rest.{name}", rank)] for name in Rest._fields))
                 self._response = Response.from_arrays(**saved)
-        self.full_first = False  # this is not the first evaluation
 
     @property
     def completed(self) -> bool:
         """Whether states are held, and those outside are included."""
         return self._response is not None
 
-    def release(self) -> None:
-        """Choose beams at every evaluation again."""
+    def _release(self) -> None:
+        """Drop the last choice."""
         self.sets, self._rest = NO_SETS, NO_REST
-        self._response = None
+        self._response: Response | None = None
         self._factors = neutral_factors(self.layout)
         self._all = False
 
-    def _beams_at(self, weights: Floats) -> BeamRows:
-        """Return the beams of a forward pass and the probabilities within them."""
-        n, S = len(self._gold), self.n_states
-        at_once = n * S <= MOST_PLACES  # room for every state of every token: one pass
-        if at_once:
-            ptr = np.arange(n + 1) * S
-        else:
-            self._evaluate(weights, self.beam.rule)  # for the sizes
-            ptr = np.concatenate([[0], np.cumsum(self._sizes)])
-        rows = BeamRows(ptr, np.empty(ptr[-1], np.int32), np.empty(ptr[-1], np.float32))
-        self._evaluate(weights, self.beam.rule, rows)
-        if not at_once:
-            return rows
-        inside = (np.arange(S) < self._sizes[:, None]).reshape(-1)
-        return BeamRows(np.concatenate([[0], np.cumsum(self._sizes)]), rows.states[inside], rows.masses[inside])
-
-    def _evaluate(self, weights: Floats, rule: Rule, rows: BeamRows = NO_ROWS) -> float:
-        """Fill the gradients, and ``rows`` with the beams unless empty; return the loss without penalty."""
+    def _evaluate(self, weights: Floats) -> float:
+        """Fill the gradients; return the loss without penalty."""
         w = self._weights(weights)
-        safety = Safety(np.float32(LIMIT[np.dtype(np.float32)]), w.check)
-        n_tokens, n_sentences = len(self._gold), len(self._alpha)
+        limit = np.float32(LIMIT[np.dtype(np.float32)])
         held = Held(self.sets, self._rest, self._factors)
-        is_held = self.sets.ptr.size > 0
-        sizes = np.diff(self.sets.ptr) if is_held else np.zeros(n_tokens, np.int64)
-        sums = BeamSums(np.zeros(n_sentences), np.ones(n_sentences, bool), sizes, np.ones(n_tokens), rows)
+        sums = BeamSums(np.zeros(len(self._alpha)), np.ones(len(self._alpha), bool))
         slot = {start: k for k, (start, _) in enumerate(self._ranges)}
         tokens, sentences = self._tokens.arrays, self._sentences
         scores = w.chain_scores(self._tokens) if isinstance(w, DenseWeights) else None
@@ -258,23 +226,13 @@ class BeamObjective:
             if start == stop:  # no sentences
                 return
             if isinstance(w, SparseWeights):
-                beams.sparse(
-                    start, stop, sentences, tokens, w.entry_scores, self.sets, rule, safety.limit, gradient, sums
-                )
-            elif is_held:
-                held_beams.loss_gradient(
-                    start, stop, sentences, tokens, scores, held, safety.limit, gradient, masses, sums
-                )
+                beams.sparse(start, stop, sentences, tokens, w.entry_scores, self.sets, limit, gradient, sums)
             else:
-                beams.dense(start, stop, sentences, tokens, scores, rule, safety, gradient, sums)
+                held_beams.loss_gradient(start, stop, sentences, tokens, scores, held, limit, gradient, masses, sums)
 
         threads.run(work, self._ranges)
-        n_exact = 0
         for n in np.flatnonzero(~sums.safe).tolist():
-            n_exact += self._in_log_space(n, w, rule, sums)
-        self._sizes = sizes
-        if not is_held:
-            self._own = BeamStatistics.of(sizes, sums.kept, n_exact, full=rule == FULL)
+            sums.loss[n] = self._in_log_space(n, w)
         return float(sums.loss.sum())
 
     def _total_masses(self) -> Masses:
@@ -291,14 +249,12 @@ class BeamObjective:
         own = self.layout.vector(counts, *features)
         return own if self.structure is None else np.concatenate([self.structure.gather(counts), own])
 
-    def _in_log_space(self, n: int, w: DenseWeights | SparseWeights, rule: Rule, sums: BeamSums) -> bool:
-        """Add loss and gradient of a sentence that underflows or loses all paths; return True if it uses all states."""
+    def _in_log_space(self, n: int, w: DenseWeights | SparseWeights) -> float:
+        """Return the loss of a sentence that underflows; add its gradient to the first sums."""
         start, stop = self._tokens.offsets[n], self._tokens.offsets[n + 1]
         S, T, gold, weight = self.n_states, int(stop - start), self._gold[start:stop], float(self._alpha[n])
-        gradient, inside = self._gradient.slot(0), None
-        if self.sets.ptr.size:
-            inside = members(self.sets, int(start), int(stop), S)
-        choice, counts, pairs = Choice(gold, rule, False), gradient.counts.reshape(-1), np.empty(0)
+        gradient, inside = self._gradient.slot(0), members(self.sets, int(start), int(stop), S)
+        choice, counts, pairs = Choice(gold, self.beam.rule, False), gradient.counts.reshape(-1), np.empty(0)
         if isinstance(w, DenseWeights):
             sentence = Sentence(start, stop, self._tokens, w)
             if sentence.own_transitions:
@@ -323,13 +279,7 @@ class BeamObjective:
             objective.scatter(start, stop, residual, 0, self._tokens.arrays, gradient.state)
         if not score > -np.inf:
             raise ImpossibleError(f"sentence {self._numbers[n]}: its labels are impossible under the scheme.")
-        sums.loss[n] = weight * (result.log_z - score)
-        sums.sizes[start:stop], sums.kept[start:stop] = result.member.sum(axis=1), result.kept
-        if len(sums.rows.ptr):
-            for t, member in enumerate(result.member):
-                at = slice(int(sums.rows.ptr[start + t]), int(sums.rows.ptr[start + t]) + int(member.sum()))
-                sums.rows.states[at], sums.rows.masses[at] = np.flatnonzero(member), result.marginals[t, member]
-        return result.exact
+        return float(weight * (result.log_z - score))
 
 
 def _agreed(own: BeamStatistics) -> BeamStatistics:

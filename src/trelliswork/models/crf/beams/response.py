@@ -19,11 +19,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from trelliswork.models.crf.kernels import beam_response
 from trelliswork.models.crf.kernels.held_beams import Factors, Masses
 from trelliswork.models.crf.layout import FeatureLayout, Floats
 
 NOISE = 1e-4  # of counts: differences of sums in float32
+STEEPEST = 30.0  # largest exponent: the line search rejects longer steps anyway
 
 
 def neutral_factors(layout: FeatureLayout) -> Factors:
@@ -57,48 +57,68 @@ class Response:
         """Return the response with these ``arrays``."""
         return cls(expected, linear, anchor, Masses(**masses))
 
-    def factors(self, weights: Floats, layout: FeatureLayout) -> "tuple[Factors, Contribution]":
-        """Return the factors at ``weights``, and the contribution to be added after the kernels."""
-        n, S = len(layout.transitions), layout.n_labels
-        grown = np.empty(-(-len(weights) // 16) * 16, np.float32)
-        beam_response.grow(self.expected, weights, self.anchor, grown)
-        log_state = np.zeros(layout.wide_shape[0])
-        beam_response.state_factors(
-            layout.attribute_ptr, layout.wide_rows, self.expected[n:], grown[n:], self.masses.state, log_state
-        )
-        row, column = np.ones(S), np.ones(S)
-        sums = np.zeros((4, S))  # rows and columns: expected at w_0, and now
-        both = 1.0
+    def at(self, weights: Floats, layout: FeatureLayout) -> "Contribution":
+        """Return the factors at ``weights``, and what is added to value and gradient after the kernels."""
+        n, S, moved = len(layout.transitions), layout.n_labels, weights - self.anchor
+        grown = self.expected * np.exp(np.minimum(moved, STEEPEST).astype(np.float32))
+        before, now = (np.bincount(layout.attributes, x[n:], layout.n_attributes) for x in (self.expected, grown))
+        mass = np.append(self.masses.state, 0)[layout.wide_rows]  # row -1: no mass
+        covered = np.flatnonzero(mass > 0)
+        change = np.zeros(layout.n_attributes)
+        change[covered] = np.log1p((now - before)[covered] / np.maximum(mass, before)[covered])
+        log_state = np.zeros(layout.wide_shape[0], np.float32)
+        log_state[layout.wide_rows[covered]] = change[covered]
+        factors = neutral_factors(layout)._replace(log_state=log_state)
         if n == S * S:
-            beam_response.pair_sums(self.expected, grown, sums)
-            row, column = (np.where(sums[k] > 0, sums[k + 2] / np.maximum(sums[k], 1e-30), 1) for k in (0, 1))
-            both = float(sums[2].sum() / sums[0].sum()) if sums[0].sum() > 0 else 1.0
-        factors = Factors(log_state.astype(np.float32), row.astype(np.float32), column.astype(np.float32), both)
-        return factors, Contribution(self, grown, sums, log_state, layout)
+            x, e = (pairs[:n].reshape(S, S).astype(np.float64) for pairs in (self.expected, grown))
+            row, column = (np.where(x.sum(k) > 0, e.sum(k) / np.maximum(x.sum(k), 1e-30), 1) for k in (1, 0))
+            both = float(e.sum() / x.sum()) if x.sum() > 0 else 1.0
+            factors = Factors(log_state, row.astype(np.float32), column.astype(np.float32), both)
+        return Contribution(self, layout, factors, moved, grown, before, now, change)
 
 
 @dataclass(frozen=True)
 class Contribution:
-    """Contribution of the rests to value and gradient at some weights."""
+    """Contribution of the rests to value and gradient at some weights; sums are by attribute."""
 
     response: Response
-    grown: NDArray[np.float32]
-    sums: NDArray[np.float64]
-    log_state: NDArray[np.float64]
     layout: FeatureLayout
+    factors: Factors
+    moved: NDArray[np.float64]  # w - w_0
+    grown: NDArray[np.float32]  # E
+    before: NDArray[np.float64]  # sum of r
+    now: NDArray[np.float64]  # sum of E
+    change: NDArray[np.float64]  # log D
 
-    def add(self, weights: Floats, masses: Masses, gradient: NDArray[np.float64]) -> float:
-        """Add to the gradient; return the addition to the value."""
-        r, layout, n = self.response, self.layout, len(self.layout.transitions)
-        value = beam_response.add_states(
-            layout.attribute_ptr, layout.wide_rows, r.expected[n:], self.grown[n:], r.masses.state, masses.state,
-            self.log_state, gradient[n:],
-        )  # fmt: skip
-        value += beam_response.add_linear(r.linear, weights, r.anchor, gradient)
-        if n == layout.n_labels**2:
-            value += beam_response.add_pairs(
-                r.expected, self.grown, weights, r.anchor, self.sums, r.masses, masses, gradient
-            )
-        else:
-            value += beam_response.add_alone(r.expected[:n], self.grown[:n], gradient[:n])
-        return float(value)
+    def add(self, masses: Masses, gradient: NDArray[np.float64]) -> float:
+        """Add to the gradient, given the probabilities of rests at these weights; return the addition to the value."""
+        r, layout, n, S = self.response, self.layout, len(self.layout.transitions), self.layout.n_labels
+        # States: the part that factors do not cover is ``alone``.
+        at, now = (np.append(part.state, 0)[layout.wide_rows] for part in (r.masses, masses))
+        at = np.maximum(at, 0)  # real values of attributes may be negative: no factor covers these
+        whole = np.maximum(at, self.before)
+        alone = 1 - _share(at, whole)
+        by = np.where(at > 0, _share(now, whole * np.exp(self.change)), 0) + alone
+        gradient[n : n + len(layout.attributes)] += by[layout.attributes] * self.grown[n:]
+        value = float(alone @ (self.now - self.before))
+        if len(r.linear):
+            gradient += r.linear
+            value += float(r.linear @ self.moved)
+        x, e = (pairs[:n].astype(np.float64) for pairs in (r.expected, self.grown))
+        if n < S * S:  # no factor covers pairs
+            gradient[:n] += e
+            return value + float((e - x).sum())
+        x, e, moved = x.reshape(S, S), e.reshape(S, S), self.moved[:n].reshape(S, S)
+        held, by = (
+            _share(of.row, pairs.sum(1))[:, None] + _share(of.column, pairs.sum(0)) + _share(of.both, pairs.sum())
+            for of, pairs in ((r.masses, x), (masses, e))
+        )
+        lack = 1 - held
+        missing = lack > 0
+        gradient[:n] += (e * by + lack * np.where(missing, e, x)).reshape(-1)
+        return value + float((lack * np.where(missing, e - x, x * moved)).sum())
+
+
+def _share(part: Floats, whole: Floats) -> Floats:
+    """Return part / whole, 0 where there is nothing."""
+    return np.where(whole > 0, part / np.maximum(whole, 1e-300), 0.0)

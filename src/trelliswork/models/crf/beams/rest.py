@@ -13,32 +13,28 @@ Value and gradient are exact at :math:`w_0`; ``response`` describes how the rest
 point of repeated choices the exact gradient is zero: the sets only determine how far a search gets between two choices.
 """
 
-from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from trelliswork.compute import threads
-from trelliswork.compute.padding import batches, pad, unpad
+from trelliswork.compute.padding import unpad
 from trelliswork.inference import chain
 from trelliswork.inference.chain.beam import BeamSets, Rule
-from trelliswork.inference.chain.beam.kernels.select import BeamRows
-from trelliswork.models.crf.beams.choice import choose
+from trelliswork.models.crf.beams.choice import all_states, choose, joined
 from trelliswork.models.crf.kernels import beam_rest, objective
 from trelliswork.models.crf.kernels.beam_rest import Pass
-from trelliswork.models.crf.kernels.beams import BeamGradient
 from trelliswork.models.crf.kernels.held_beams import Rest
-from trelliswork.models.crf.layout import ChainWeights, FeatureLayout, Floats, Ids, ScoredTokens, counting
+from trelliswork.models.crf.layout import ChainWeights, Floats, Ids, ScoredTokens, counting
 from trelliswork.models.crf.objective import GradientSums
+from trelliswork.models.crf.scoring import Scorer
 
-BATCH_SCORES = 1 << 23  # scores of states in one batch
 LEAST_WEIGHT = 1e-20  # of a sentence: results are divided by it
 NO_REST = Rest(*(np.empty(0, np.float32) for _ in Rest._fields))
 
 
-class Chosen(NamedTuple):
+class Completed(NamedTuple):
     """Result of an exact pass: the chosen sets, the share of probability they keep, the rest, the gradient."""
 
     sets: BeamSets
@@ -47,87 +43,50 @@ class Chosen(NamedTuple):
     gradient: GradientSums
 
 
-@dataclass(frozen=True)
-class ExactPass:
-    """Sentences, longest first, with their labels and weights.
+def exact_pass(
+    scorer: Scorer, tokens: ScoredTokens, gold: Ids, alpha: NDArray[np.float32], w: ChainWeights, rule: Rule
+) -> Completed:
+    """Choose sets of states by exact probabilities; return them with the rest and the exact gradient.
 
-    One pass takes O(entries + tokens S^2) time, the same as an exact evaluation.
+    ``tokens`` are those of the scorer, with labels ``gold`` and the weights ``alpha`` of the sentences. Time
+    O(entries + tokens S^2), the same as an exact evaluation.
     """
-
-    tokens: ScoredTokens
-    gold: Ids
-    alpha: NDArray[np.float32]
-    layout: FeatureLayout
-
-    def choose(self, w: ChainWeights, rule: Rule) -> tuple[BeamSets, NDArray[np.float64]]:
-        """Return the sets by exact probabilities, and the share of each token's probability that they keep."""
-        chosen = []
-        for _, at, p in self._batches(w):
-            marginals = chain.expectations(p)[1].marginals
-            assert marginals is not None
-            chosen.append(self._choose(unpad(marginals, p.lengths), at, rule))
-        return _joined(chosen)
-
-    def run(self, w: ChainWeights, rule: Rule) -> Chosen:
-        """Return the same with the rest and the exact gradient."""
-        gradient = GradientSums(1, self.layout, (self.layout.n_labels,) * 2)
-        gradient.clear(0)
-        chosen, rests = [], [NO_REST]
-        for sentences, at, p in self._batches(w):
-            weight = np.maximum(self.alpha[sentences], np.float32(LEAST_WEIGHT))
-            forward = chain.forward(p)
-            marginals = chain.backward(forward, weights=weight).marginals
-            assert marginals is not None
-            masses = unpad(marginals, p.lengths)
-            chosen.append(self._choose(masses, at, rule))
-            rests.append(self._rest(p, forward, marginals, weight, chosen[-1][0]))
-            gradient.slot(0).counts[...] += chain.pair_counts(forward, marginals, weight)
-            self._add(gradient.slot(0), masses, sentences, at)
-        rest = Rest(*(np.concatenate(arrays) for arrays in zip(*rests, strict=True)))
-        return Chosen(*_joined(chosen), rest, gradient)
-
-    def _choose(self, masses: Floats, at: slice, rule: Rule) -> tuple[BeamSets, NDArray[np.float64]]:
-        n, S = masses.shape
-        flat = masses.reshape(-1).astype(np.float32, copy=False)
-        return choose(BeamRows(np.arange(n + 1) * S, np.empty(0, np.int32), flat), self.gold[at], rule, S)
-
-    def _batches(self, w: ChainWeights) -> Iterator[tuple[slice, slice, chain.Potentials]]:
-        """Yield batches: a range of sentences, the range of their tokens, and their potentials."""
-        S, lengths, offsets = self.layout.n_labels, np.diff(self.tokens.offsets), self.tokens.offsets
-        for first, last in batches(lengths, BATCH_SCORES // S):  # longest first, so that there is little padding
-            size, at = lengths[first:last], slice(int(offsets[first]), int(offsets[last]))
-            unary = pad(self.tokens.scores(w, at.start, at.stop)[:, :S], size)
-            unary[:, 0] += w.start[:S]
-            unary[np.arange(len(size)), size - 1] += w.end[:S]
-            yield slice(first, last), at, chain.chain_potentials(unary, w.log_transition, size, check_values=False)
-
-    def _rest(
-        self, p: chain.Potentials, forward: chain.Forward, marginals: Floats, weight: Floats, sets: BeamSets
-    ) -> Rest:
-        n_entries, n_tokens = len(sets.states), len(sets.ptr) - 1
-        out = Rest(*(np.zeros(n, np.float32) for n in (n_entries, n_entries, n_tokens, n_tokens)))
-        offsets, top = np.concatenate([[0], np.cumsum(p.lengths)]), p.log_unary.max(axis=2)
-        exact = Pass(forward.safe, weight, forward.emission, forward.alpha, forward.scale, top, marginals)
-        matrix, shift = p.transitions.matrix, p.transitions.log_shift
-        threads.run(beam_rest.rest, threads.cut(p.lengths), offsets, sets, exact, matrix, shift, out)
-        return out
-
-    def _add(self, gradient: BeamGradient, masses: Floats, sentences: slice, at: slice) -> None:
-        """Add the expected state features of some sentences, by their weighted ``masses``, minus all observed ones."""
-        n, gold = len(masses), self.gold[at]
-        residual = np.zeros((n, self.layout.wide_shape[1]), np.float32)
-        residual[:, : self.layout.n_labels] = masses
-        sizes = np.diff(self.tokens.offsets[sentences.start : sentences.stop + 1])
-        weight = np.repeat(self.alpha[sentences], sizes)
-        residual[np.arange(n), gold] -= weight
-        objective.scatter(at.start, at.stop, residual, 0, self.tokens.arrays, gradient.state)
-        to = np.flatnonzero(counting(sizes))  # the first token of a sentence has no pair
-        np.subtract.at(gradient.counts, (gold[to - 1], gold[to]), weight[to])
+    S = w.n_labels
+    gradient = GradientSums(1, scorer.layout, (S, S))
+    gradient.clear(0)
+    sums, chosen, rests, first, start = gradient.slot(0), [], [NO_REST], 0, 0
+    for p in scorer.potentials(w):
+        assert isinstance(p, chain.Potentials)
+        last, stop = first + len(p.lengths), start + int(p.lengths.sum())
+        weight = np.maximum(alpha[first:last], np.float32(LEAST_WEIGHT))
+        forward = chain.forward(p)
+        marginals = chain.backward(forward, weights=weight).marginals
+        assert marginals is not None
+        masses, own = unpad(marginals, p.lengths), gold[start:stop]
+        chosen.append(choose(all_states(masses), own, rule, S))
+        rests.append(_rest(p, forward, marginals, weight, chosen[-1][0]))
+        # Expected minus observed features.
+        sums.counts[...] += chain.pair_counts(forward, marginals, weight)
+        residual = np.zeros((stop - start, w.wide.shape[1]), np.float32)
+        residual[:, :S] = masses
+        by_token = np.repeat(alpha[first:last], p.lengths)
+        residual[np.arange(len(own)), own] -= by_token
+        objective.scatter(start, stop, residual, 0, tokens.arrays, sums.state)
+        to = np.flatnonzero(counting(p.lengths))  # the first token of a sentence has no pair
+        np.subtract.at(sums.counts, (own[to - 1], own[to]), by_token[to])
+        first, start = last, stop
+    return Completed(*joined(chosen), Rest(*map(np.concatenate, zip(*rests, strict=True))), gradient)
 
 
-def _joined(parts: list[tuple[BeamSets, NDArray[np.float64]]]) -> tuple[BeamSets, NDArray[np.float64]]:
-    """Concatenate the sets and shares of batches."""
-    parts = parts or [(BeamSets(np.zeros(1, np.int64), np.empty(0, np.int32)), np.empty(0))]  # without sentences
-    sizes = np.concatenate([np.diff(sets.ptr) for sets, _ in parts])
-    states = np.concatenate([sets.states for sets, _ in parts])
-    return BeamSets(np.concatenate([[0], np.cumsum(sizes)]), states), np.concatenate([kept for _, kept in parts])
+def _rest(
+    p: chain.Potentials, forward: chain.Forward, marginals: Floats, weight: Floats, sets: BeamSets
+) -> Rest:
+    """Return the rest of a batch of sentences."""
+    n_entries, n_tokens = len(sets.states), len(sets.ptr) - 1
+    out = Rest(*(np.zeros(n, np.float32) for n in (n_entries, n_entries, n_tokens, n_tokens)))
+    offsets, top = np.concatenate([[0], np.cumsum(p.lengths)]), p.log_unary.max(axis=2)
+    exact = Pass(forward.safe, weight, forward.emission, forward.alpha, forward.scale, top, marginals)
+    threads.run(
+        beam_rest.rest, threads.cut(p.lengths), offsets, sets, exact, p.transitions.matrix, p.transitions.log_shift, out
+    )
+    return out

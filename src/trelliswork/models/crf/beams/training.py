@@ -35,7 +35,7 @@ LOST = 0.02  # nats per token above which a warning is given
 
 
 class BeamSearch:
-    """Minimization of a ``BeamObjective``; without ``hold``, states are chosen at every evaluation, as in the paper.
+    """Minimization of a ``BeamObjective``.
 
     ``after`` is called after each iteration with the ``Step``, the weights and a function that returns the state for a
     checkpoint; a string as result stops and is the reason. ``sampled`` earlier iterations on a sample (``start``) count
@@ -43,8 +43,8 @@ class BeamSearch:
     lost than gained.
     """
 
-    def __init__(self, objective: BeamObjective, after: After, *, hold: bool = True) -> None:
-        self.objective, self._after, self._holds = objective, after, hold
+    def __init__(self, objective: BeamObjective, after: After) -> None:
+        self.objective, self._after = objective, after
         self.auto = objective.beam.kind == "kl" and objective.beam.eps == "auto"
         if self.auto:
             objective.beam = replace(objective.beam, eps=Beam().eps)
@@ -73,11 +73,6 @@ class BeamSearch:
     ) -> tuple[Weights, FitReport]:
         """Minimize from ``start``, or resume from a checkpoint."""
         options = {"l1": l1, "history_size": history_size}
-        if not self._holds:
-            weights, report, stop = self._stage(start, options | {"max_iter": max_iter, "tol": tol})
-            report.reason = stop or report.reason
-            self._conclude(report)
-            return weights, report
         state: State | None = None
         weights = start
         if saved is not None:
@@ -209,9 +204,7 @@ class BeamSearch:
             return reason
 
         self._offset = time.perf_counter() - self._clock
-        with warnings.catch_warnings():
-            if self._holds:
-                warnings.simplefilter("ignore", ConvergenceWarning)
+        with warnings.catch_warnings(action="ignore", category=ConvergenceWarning):
             weights, report = lbfgs(self.objective, start, callback=callback, **options)
         report.history = [*self._before, *map(self._shifted, report.history)]
         report.n_iter = len(report.history)

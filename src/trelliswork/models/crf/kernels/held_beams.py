@@ -17,7 +17,7 @@ from trelliswork.compute.jit import helper, kernel
 from trelliswork.compute.kernels.rows import exp_row
 from trelliswork.compute.simd import get, lanes, put
 from trelliswork.inference.chain.kernels.blocks import backward, forward, make_space
-from trelliswork.models.crf.kernels.beams import PairBlock, add_pairs, add_row, edge_row
+from trelliswork.models.crf.kernels.beams import add_row, feature_of
 
 
 class Rest(NamedTuple):
@@ -105,26 +105,19 @@ def _set_scores(i, tokens, weights, states, at, n, width, out, to):
 
 
 @helper
-def _edge_block(weights, token, states, step, block, row):
+def _edge_block(weights, token, states, step, block):
     """Fill the block of transitions into a token from edge features; return what was taken out."""
     before, here, n, width, at, _, _ = step
     edges, log_transition = weights.edges, weights.labels.log_transition
-    S = log_transition.shape[0]
-    complete = True
-    for e in range(edges.token_ptr[token], edges.token_ptr[token + 1]):
-        complete &= edges.ptr[edges.ids[e] + 1] - edges.ptr[edges.ids[e]] == S * S
-    to = at
+    S, to = log_transition.shape[0], at
     for a in range(before, here):
-        i = np.int64(get(states, a))
-        if complete:  # weights are stored in order: only those of pairs in the block are read
-            _pick(log_transition, i * S, states, here, n, width, block, to, -np.inf)
-            for e in range(edges.token_ptr[token], edges.token_ptr[token + 1]):
-                begin = edges.ptr[edges.ids[e]] + i * S
-                for k in range(n):
-                    put(block, to + k, get(block, to + k) + get(edges.weights, begin + get(states, here + k)))
-        else:
-            edge_row(edges, log_transition, token, i, row, 0)
-            _pick(row, 0, states, here, n, width, block, to, -np.inf)
+        row = np.int64(get(states, a)) * S
+        _pick(log_transition, row, states, here, n, width, block, to, -np.inf)
+        for e in range(edges.token_ptr[token], edges.token_ptr[token + 1]):
+            for k in range(n):
+                f = feature_of(edges, edges.ids[e], row + get(states, here + k), S * S)
+                if f >= 0:
+                    put(block, to + k, get(block, to + k) + get(edges.weights, f))
         to += width
     return exp_row(block, at, to - at, block, at, to - at)
 
@@ -134,14 +127,24 @@ def _pair_score(edges, log_transition, token, pair):
     """Return the score of one pair of labels into a token."""
     score = np.float64(get(log_transition, pair))
     for e in range(edges.token_ptr[token], edges.token_ptr[token + 1]):
-        begin, end = edges.ptr[edges.ids[e]], edges.ptr[edges.ids[e] + 1]
-        if end - begin == log_transition.size:
-            score += edges.weights[begin + pair]
-            continue
-        k = begin + np.searchsorted(edges.pairs[begin:end], pair)
-        if k < end and edges.pairs[k] == pair:
-            score += edges.weights[k]
+        f = feature_of(edges, edges.ids[e], pair, log_transition.size)
+        if f >= 0:
+            score += edges.weights[f]
     return score
+
+
+@helper
+def _add_edges(edges, token, step, n_labels, states, block, alpha, ahead, weight, gradient):
+    """Add the weighted expected transitions between two sets to the gradient of edge features."""
+    before, here, n, width, at, earlier, later = step
+    for e in range(edges.token_ptr[token], edges.token_ptr[token + 1]):
+        for a in range(before, here):
+            x, to = get(alpha, earlier + a - before) * weight, at + (a - before) * width
+            for k in range(n):
+                pair = np.int64(get(states, a)) * n_labels + get(states, here + k)
+                f = feature_of(edges, edges.ids[e], pair, n_labels * n_labels)
+                if f >= 0:
+                    put(gradient, f, get(gradient, f) + x * get(block, to + k) * get(ahead, later + k))
 
 
 @helper
@@ -169,17 +172,6 @@ def _add_rests(step, states, block, alpha, ahead, weight, row_mass, column_mass)
     for k in range(n):
         column_mass[get(states, here + k)] += rest * weight * get(block, at + k) * get(ahead, later + k)
     return rest * get(block, at + n) * into
-
-
-@helper
-def _weigh(step, block, alpha, ahead, weight):
-    """Replace the block by the weighted expected transitions."""
-    before, here, n, width, at, earlier, later = step
-    for a in range(here - before):
-        x = get(alpha, earlier + a) * weight
-        for k in range(n):
-            put(block, at + k, x * get(block, at + k) * get(ahead, later + k))
-        at += width
 
 
 @helper
@@ -213,7 +205,7 @@ def loss_gradient(start, stop, sentences, tokens, weights, held, limit, gradient
     unshifted = dtype.type(math.exp(-log_shift))
     s = make_space(start, stop, offsets, ptr, n_rest, state.wide)
     place, block_at, block, emission, alpha, _, marginals, ahead = s
-    residual, square, row = np.zeros(Sw, dtype), np.zeros(S * S if use_edges else 0, dtype), np.empty(Sw, dtype)
+    residual = np.zeros(Sw, dtype)
     for sentence in range(start, stop):
         first, T, by_sentence = offsets[sentence], offsets[sentence + 1] - offsets[sentence], weight[sentence]
         log_z, score = (T - 1) * log_shift, 0.0
@@ -242,7 +234,7 @@ def loss_gradient(start, stop, sentences, tokens, weights, held, limit, gradient
             block_at[t + 1] = to + (here - before + n_rest) * width
             if use_edges:
                 step = Step(before, here, n, width, to, place[t - 1], place[t])
-                log_z += _edge_block(weights, i, states, step, block, row)
+                log_z += _edge_block(weights, i, states, step, block)
                 continue
             for a in range(before, here):
                 _pick(matrix, np.int64(get(states, a)) * matrix.shape[1], states, here, n, width, block, to, 0)
@@ -275,13 +267,15 @@ def loss_gradient(start, stop, sentences, tokens, weights, held, limit, gradient
             step = Step(before, here, n, width, block_at[t], place[t - 1], place[t])
             if n_rest:
                 both_mass[0] += _add_rests(step, states, block, alpha, ahead, by_sentence, row_mass, column_mass)
-            if use_edges:
-                score += _pair_score(edges, log_transition, i, pair)
-                _weigh(step, block, alpha, ahead, by_sentence)
-                expected = PairBlock(states, before, here, here + n, block, block_at[t], width)
-                add_pairs(i, S, expected, pair, by_sentence, square, edges, edge_gradient, counts)
-                continue
-            score += get(log_transition, pair)
-            put(counts, pair, get(counts, pair) - by_sentence)
             _add_transitions(step, states, block, alpha, ahead, by_sentence, counts)
+            put(counts, pair, get(counts, pair) - by_sentence)
+            if not use_edges:
+                score += get(log_transition, pair)
+                continue
+            score += _pair_score(edges, log_transition, i, pair)
+            _add_edges(edges, i, step, S, states, block, alpha, ahead, by_sentence, edge_gradient)
+            for e in range(edges.token_ptr[i], edges.token_ptr[i + 1]):
+                f = feature_of(edges, edges.ids[e], pair, S * S)
+                if f >= 0:
+                    edge_gradient[f] -= by_sentence
         sums.loss[sentence] = by_sentence * (log_z - score)
