@@ -90,13 +90,6 @@ def test_partial_labels_teach():
     assert same.report_.value == pytest.approx(want.report_.value, rel=1e-5)
 
 
-@pytest.mark.parametrize("algorithm", ["sgd", "perceptron"])
-def test_stochastic_learners_take_partial_labels(algorithm):
-    crf = CRF("U:%x[0,0]", l2=0.01, scheme=None, algorithm=algorithm)
-    y = [["D", None, "V"], ["D", {"N", "V"}, "V"], ["D", "N", {"V"}]]
-    assert crf.fit(WORDS, y).predict(WORDS) == TAGS
-
-
 def test_unlabeled_tokens_in_a_scheme():
     y = [[None if t % 3 == 0 else label for t, label in enumerate(labels)] for labels in Y]
     crf = CRF("chunking", max_iter=30).fit(X, y)
@@ -247,6 +240,10 @@ def test_options_that_do_not_fit_together_are_refused():
         CRF("U:%x[0,0]\nB:%x[0,0]", algorithm="sgd").fit(WORDS, TAGS)
     with pytest.raises(ValueRangeError, match="need algorithm='lbfgs'"):
         CRF("U:%x[0,0]", algorithm="perceptron", options={"label_weight": {"N": 2.0}}).fit(WORDS, TAGS)
+    with pytest.raises(ValueRangeError, match="partly labeled sentences need algorithm='lbfgs'"):
+        CRF("U:%x[0,0]", algorithm="sgd").fit(WORDS, [["D", None, "V"], *TAGS[1:]])
+    with pytest.raises(ValueRangeError, match="learning_rate needs algorithm='sgd'"):
+        CRF("U:%x[0,0]", algorithm="perceptron", options={"learning_rate": 0.1}).fit(WORDS, TAGS)
     with pytest.raises(ValueRangeError, match="min_count"):
         CRF("pos", options={"hash_bits": 18}, min_count=2).fit(WORDS, TAGS)
     with pytest.raises(ShapeError, match="known must have"):

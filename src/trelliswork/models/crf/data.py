@@ -40,10 +40,10 @@ class Problem:
         """Length of the weight vector."""
         return self.layout.n_features + (0 if self.structure is None else self.structure.n_weights)
 
-    def objective(self, kind: Callable[..., Any], **options: Any) -> Any:
-        """Return the objective of this data: a ``ChainObjective`` or a ``BeamObjective``."""
+    def objective(self, make: Callable[..., Any], **options: Any) -> Any:
+        """Return the objective of this data: a ``ChainObjective``, a ``BeamObjective`` or an ``OnlineChain``."""
         options |= {"weights": self.sentence_weights, "allowed": self.allowed}
-        return kind(self.tokens, self.labeling, self.layout, **options)
+        return make(self.tokens, self.labeling, self.layout, **options)
 
     def fingerprint(self, parameters: dict[str, Any], dev: Sequence[Sequence[str]] | None) -> str:
         """Return the mark of a run on this data with these parameters and development labels, for a checkpoint."""

@@ -13,15 +13,14 @@ Training uses one thread of one process, since each step depends on the one befo
 identical results.
 """
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from trelliswork.compute import threads
-from trelliswork.errors import ShapeError, ValueRangeError
+from trelliswork.errors import ValueRangeError
 from trelliswork.learning.sgd import decay
 from trelliswork.models.crf.kernels.objective import FeatureWeights
 from trelliswork.models.crf.kernels.online import (
@@ -29,9 +28,7 @@ from trelliswork.models.crf.kernels.online import (
     Data,
     Model,
     Schedule,
-    best_path,
-    perceptron,
-    sgd,
+    train,
 )
 from trelliswork.models.crf.layout import (
     Allowed,
@@ -39,6 +36,7 @@ from trelliswork.models.crf.layout import (
     FeatureLayout,
     Floats,
     Ids,
+    Labeling,
     ScoredTokens,
     Tokens,
     Vector,
@@ -61,24 +59,9 @@ class OnlineState:
     steps: int = 0  # finished mini-batches
     rate: float = 0.0  # eta_0; 0 before it has been chosen
 
-    def arrays(self) -> dict[str, Vector]:
-        """Return the arrays by name."""
-        return {"weights": self.weights, "mean": self.mean}
-
-    def numbers(self) -> dict[str, int | float]:
-        """Return the numbers by name."""
-        return {"epochs": self.epochs, "steps": self.steps, "rate": self.rate}
-
-    @classmethod
-    def from_parts(cls, arrays: Mapping[str, Floats], numbers: Mapping[str, int | float]) -> "OnlineState":
-        """Return the state with these ``arrays`` and ``numbers``."""
-        expected = {"weights", "mean", "epochs", "steps", "rate"}
-        if missing := expected - set(arrays) - set(numbers):
-            raise ValueRangeError(f"the state lacks {', '.join(sorted(missing))}: the file is damaged.")
-        weights, mean = (np.array(arrays[name], np.float64) for name in ("weights", "mean"))
-        if weights.ndim != 1 or weights.shape != mean.shape:
-            raise ShapeError(f"weights and mean must have shape (n_features,), got {weights.shape} and {mean.shape}.")
-        return cls(weights, mean, int(numbers["epochs"]), int(numbers["steps"]), float(numbers["rate"]))
+    def copy(self) -> "OnlineState":
+        """Return a copy."""
+        return replace(self, weights=self.weights.copy(), mean=self.mean.copy())
 
 
 class OnlineChain:
@@ -86,8 +69,8 @@ class OnlineChain:
 
     Parameters
     ----------
-    gold : ndarray of int32 (n_tokens,)
-        Label ids. A sentence whose first one is -1 is partially labeled.
+    labeling : Labeling, or ndarray of int32 (n_tokens,)
+        One label for each token; they and their pairs must be ``allowed``.
     l2 : float
         c_2, for the whole corpus as in ``ChainObjective``; the perceptron has no penalty.
     weights : ndarray (n_sentences,), optional
@@ -99,9 +82,6 @@ class OnlineChain:
         and the one with the smallest sum of losses during its pass is chosen.
     seed : int
         Epoch k is shuffled by a generator with the seed (seed, k).
-    sets, set_ids : ndarray of float32 (n_sets, S), ndarray of int32 (n_tokens,), optional
-        0 for a label in the set, -inf for others; the set of each token of a partially labeled sentence. Its loss is
-        log Z - log Z within the sets; the gold path of the perceptron is the best one within the sets.
 
     Notes
     -----
@@ -117,7 +97,7 @@ class OnlineChain:
     def __init__(
         self,
         tokens: Tokens,
-        gold: Ids,
+        labeling: Labeling | Ids,
         layout: FeatureLayout,
         *,
         kind: Literal["sgd", "perceptron"],
@@ -127,32 +107,19 @@ class OnlineChain:
         batch_size: int | None = None,
         rate: float | None = None,
         seed: int = 0,
-        sets: Floats | None = None,
-        set_ids: Ids | None = None,
     ) -> None:
-        if kind not in ("sgd", "perceptron"):
-            raise ValueRangeError(f"kind must be 'sgd' or 'perceptron', got {kind!r}.")
-        if kind == "perceptron" and (l2 or rate is not None):
-            raise ValueRangeError("the perceptron has neither l2 nor rate: leave them out, or use kind='sgd'.")
-        if layout.n_edge_attributes:
-            raise ValueRangeError("stochastic training supports no edge attributes: leave them out, or use L-BFGS.")
         self.layout, self.kind, self.seed = layout, kind, seed
-        self.batch_size = batch_size if batch_size is not None else 8 if kind == "sgd" else 1
-        if self.batch_size < 1:
-            raise ValueRangeError(f"batch_size must be at least 1, got {batch_size}.")
+        self.batch_size = batch_size or (8 if kind == "sgd" else 1)
         self._lengths = np.diff(tokens.offsets)
-        if not len(self._lengths) or self._lengths.min() < 1:
-            at = int(self._lengths.argmin()) if len(self._lengths) else 0
-            raise ValueRangeError(f"sentence {at} is empty, or there are no sentences: leave empty ones out.")
         self._l2, self._decay = l2, 2 * l2 / len(self._lengths)
-        if not l2 >= 0:
-            raise ValueRangeError(f"l2 must be at least 0, got {l2}.")
-        if rate is not None and not (rate > 0 and rate * self._decay < 1):
-            highest = f"{1 / self._decay:.3g}, N / (2 l2)" if l2 else "infinity"
-            raise ValueRangeError(f"rate must be between 0 and {highest}, got {rate}.")
-        self._data = _data(tokens, gold, layout, weights, sets, set_ids)
+        if rate is not None and not rate * self._decay < 1:
+            raise ValueRangeError(f"the learning rate must be below N / (2 l2) = {1 / self._decay:.3g}, got {rate}.")
+        gold = labeling.gold if isinstance(labeling, Labeling) else labeling
+        alpha = np.ones(len(self._lengths), np.float32) if weights is None else np.asarray(weights, np.float32)
+        rows = ScoredTokens(tokens, layout).arrays
+        rows = rows._replace(wide_ids=rows.wide_ids * np.int32(3), narrow_ids=rows.narrow_ids * np.int32(2))
+        self._data = Data(tokens.offsets, rows, np.ascontiguousarray(gold, np.int32), alpha)
         self._model = _model(layout, allowed)
-        self._check_possible(allowed)
         self._sum = np.zeros(layout.n_features)  # sum of the weights after each step of this epoch
         zeros = np.zeros(layout.n_features)
         self._state = OnlineState(zeros, zeros.copy(), rate=rate or 0.0)
@@ -174,21 +141,15 @@ class OnlineChain:
     def load(self, weights: Floats) -> None:
         """Restart from these weights, at epoch and step 0 and without an average."""
         start = np.array(weights, np.float64)
-        if start.shape != (self.layout.n_features,) or not np.isfinite(start).all():
-            raise ValueRangeError(f"weights must be {self.layout.n_features} finite numbers, got shape {start.shape}.")
         self.restore(OnlineState(start, start.copy(), rate=self._given_rate))
 
     def state(self) -> OnlineState:
         """Return the state from which ``restore`` resumes bit for bit, in this or another process."""
-        return OnlineState.from_parts(self._state.arrays(), self._state.numbers())
+        return self._state.copy()
 
     def restore(self, state: OnlineState) -> None:
         """Resume from a state; data and options must be those of the run that it came from."""
-        if state.weights.shape != (self.layout.n_features,):
-            raise ShapeError(
-                f"the state has {state.weights.shape} weights, the layout {self.layout.n_features}: they do not match."
-            )
-        self._state = OnlineState.from_parts(state.arrays(), state.numbers())
+        self._state = state.copy()
         self._place(self._state.weights)
 
     def epoch(self) -> float:
@@ -227,22 +188,17 @@ class OnlineChain:
         order = order[np.lexsort((-self._lengths[order], batch))]
         n_batches, largest = int(batch[-1]) + 1, int(np.bincount(batch, self._lengths[order]).max())
         residual = np.empty((largest, self._model.weights.wide.shape[1]), np.float32)
-        batches = Batches(order, int(size), int(self._lengths[order].max()), residual, self._no_counts())
+        longest, counts = int(self._lengths[order].max()), np.zeros_like(self._model.transition)
+        batches = Batches(order, size, longest, residual, counts)
         self._sum[:] = 0
         done, loss = 0, 0.0
         while done < n_batches:
             scalars = np.array([1.0, 0.0, 0.0])
-            if self.kind == "perceptron":
-                done = threads.call(perceptron, done, n_batches, batches, self._data, self._model, scalars)
-            else:
-                schedule = Schedule(int(step + done), float(rate), float(self._decay))
-                done = threads.call(sgd, done, n_batches, batches, schedule, self._data, self._model, scalars)
+            schedule = Schedule(int(step + done), float(rate), float(self._decay))
+            done = threads.call(train, done, n_batches, batches, schedule, self._data, self._model, scalars)
             loss += float(scalars[2])
             self._fold(float(scalars[0]), float(scalars[1]))
         return loss, n_batches
-
-    def _no_counts(self) -> Vector:
-        return np.zeros_like(self._model.transition)
 
     def _fold(self, s: float, c: float) -> None:
         """Add the sum of the weights so far, c v - u, to ``_sum``; multiply s into v and clear u."""
@@ -287,67 +243,6 @@ class OnlineChain:
         while loss(best - 1) < loss(best):
             best -= 1
         return FIRST_RATE * 2.0**best
-
-    def _check_possible(self, allowed: Allowed | None) -> None:
-        """Raise if a sentence has gold labels that are not allowed, or no allowed labeling within its sets."""
-        if allowed is None:
-            return
-        data, m = self._data, self._model
-        longest = int(self._lengths.max(initial=0))
-        delta, path = np.empty((longest, data.sets.shape[1]), np.float32), np.empty(longest, np.int32)
-        for s, (start, stop) in enumerate(zip(data.offsets[:-1].tolist(), data.offsets[1:].tolist(), strict=True)):
-            gold = data.gold[start:stop]
-            if data.partial[s]:
-                log_unary = data.sets[data.set_ids[start:stop]]
-                log_unary[0] += m.start
-                log_unary[-1] += m.end
-                good = best_path(log_unary, m.forbidden, delta, path[: stop - start])
-            else:
-                good = allowed.start[gold[0]] and allowed.end[gold[-1]] and allowed.pairs[gold[:-1], gold[1:]].all()
-            if not good:
-                raise ValueRangeError(
-                    f"no labeling of sentence {s} is both gold and allowed: correct its labels, or allow more."
-                )
-
-
-def _data(
-    tokens: Tokens, gold: Ids, layout: FeatureLayout, weights: Floats | None, sets: Floats | None, set_ids: Ids | None
-) -> Data:
-    """Return checked arrays as the kernels take them."""
-    S, (_, Sw) = layout.n_labels, layout.wide_shape
-    gold, n_tokens, lengths = np.ascontiguousarray(gold, np.int32), len(tokens.token_ptr) - 1, np.diff(tokens.offsets)
-    if gold.shape != (n_tokens,):
-        raise ShapeError(f"gold must have shape (n_tokens,)=({n_tokens},), got {gold.shape}.")
-    partial = gold[tokens.offsets[:-1]] == -1
-    within = np.repeat(partial, lengths)
-    if not within.all() and not 0 <= gold[~within].min() <= gold[~within].max() < S:
-        raise ValueRangeError(f"gold labels must be between 0 and {S - 1}, or -1 in a partially labeled sentence.")
-    if (sets is None) != (set_ids is None) or (partial.any() and sets is None):
-        raise ValueRangeError("partially labeled sentences (gold -1) need both sets and set_ids.")
-    padded, ids = np.zeros((0, Sw), np.float32), np.zeros(0, np.int32)
-    if sets is not None and set_ids is not None:
-        if np.ndim(sets) != 2 or np.shape(sets)[1] != S or np.shape(set_ids) != (n_tokens,):
-            raise ShapeError(
-                f"sets must have shape (n_sets, {S}) and set_ids ({n_tokens},), "
-                f"got {np.shape(sets)} and {np.shape(set_ids)}."
-            )
-        if not np.isin(sets, (0, -np.inf)).all():
-            raise ValueRangeError("sets must contain only 0 (in the set) and -inf (not in it).")
-        padded, ids = np.full((len(sets), Sw), -np.inf, np.float32), np.ascontiguousarray(set_ids, np.int32)
-        padded[:, :S] = sets
-        used = ids[within]
-        if used.size and not 0 <= used.min() <= used.max() < len(sets):
-            raise ValueRangeError(f"set_ids of partially labeled sentences must be between 0 and {len(sets) - 1}.")
-        if used.size and np.isneginf(padded[used, :S]).all(axis=1).any():
-            raise ValueRangeError("a token of a partially labeled sentence has an empty set: no label is possible.")
-    alpha = np.ones(len(lengths), np.float32)
-    if weights is not None:
-        alpha[:] = weights
-        if not (np.isfinite(alpha).all() and alpha.min(initial=0) >= 0):
-            raise ValueRangeError("weights of sentences must be finite and at least 0.")
-    rows = ScoredTokens(tokens, layout).arrays
-    rows = rows._replace(wide_ids=rows.wide_ids * np.int32(3), narrow_ids=rows.narrow_ids * np.int32(2))
-    return Data(tokens.offsets, rows, gold, alpha, partial, padded, ids)
 
 
 def _model(layout: FeatureLayout, allowed: Allowed | None) -> Model:

@@ -56,6 +56,8 @@ class Settings:
             raise ValueRangeError("an L1 penalty needs algorithm='lbfgs' (OWL-QN): set l1=0, or choose that.")
         if self.algorithm != "lbfgs" and (self.order > 1 or self.beam not in (None, "auto")):
             raise ValueRangeError("order above 1 and a beam need algorithm='lbfgs': choose that, or leave them out.")
+        if self.learning_rate is not None and self.algorithm != "sgd":
+            raise ValueRangeError("learning_rate needs algorithm='sgd': choose that, or leave learning_rate out.")
         chosen_beam(self.beam, 1)  # raises an error for text that is not a beam
 
     @property
@@ -168,26 +170,19 @@ def one_pass(problem: Problem, settings: Settings, state: OnlineState | None) ->
 
 
 def _online_chain(problem: Problem, settings: Settings) -> OnlineChain:
-    if problem.layout.n_edge_attributes or problem.label_weights is not None:
+    if problem.layout.n_edge_attributes or problem.label_weights is not None or not problem.labeling.complete:
         raise ValueRangeError(
-            "edge features (B templates with columns) and label weights need algorithm='lbfgs': leave them out, or "
-            "choose that."
+            "edge features (B templates with columns), label weights and partly labeled sentences need "
+            "algorithm='lbfgs': leave them out, or choose that."
         )
     kind: Any = settings.algorithm
-    labeling = problem.labeling
-    return OnlineChain(
-        problem.tokens,
-        labeling.gold,
-        problem.layout,
+    return problem.objective(
+        OnlineChain,
         kind=kind,
         l2=settings.l2 if kind == "sgd" else 0.0,
-        weights=problem.sentence_weights,
-        allowed=problem.allowed,
         batch_size=settings.batch_size,
         rate=settings.learning_rate,
         seed=settings.seed,
-        sets=None if labeling.complete else np.where(labeling.sets, 0, -np.inf).astype(np.float32),
-        set_ids=None if labeling.complete else labeling.set_ids,
     )
 
 
@@ -199,13 +194,14 @@ def _online(problem: Problem, settings: Settings, start: Weights, watch: Watch) 
     saved = watch.resume()
     if saved is not None:
         plain, arrays = saved
-        chains.restore(OnlineState.from_parts(arrays, plain["numbers"]))
+        chains.restore(OnlineState(**arrays, **plain["numbers"]))
         report.history = [Step(**step) for step in plain["history"]]
     started = time.perf_counter() - report.seconds
 
     def state() -> Saved:
         now = chains.state()
-        return {"numbers": now.numbers(), "history": report.steps()}, dict(now.arrays())
+        numbers = {"epochs": now.epochs, "steps": now.steps, "rate": now.rate}
+        return {"numbers": numbers, "history": report.steps()}, {"weights": now.weights, "mean": now.mean}
 
     weights = chains.average()
     while True:

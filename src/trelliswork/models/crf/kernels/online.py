@@ -40,9 +40,6 @@ class Data(NamedTuple):
     tokens: Any  # TokenRows
     gold: Any  # (n_tokens,)
     weight: Any  # (n_sentences,)
-    partial: Any  # (n_sentences,) True for partially labeled sentences
-    sets: Any  # (n_sets, Sw) label sets of their tokens: 0 and -inf
-    set_ids: Any  # (n_tokens,)
 
 
 class Model(NamedTuple):
@@ -71,13 +68,13 @@ class Schedule(NamedTuple):
     """Learning rates eta_k = rate / (1 + decay rate k)^0.75, k from ``step``."""
 
     step: Any  # int
-    rate: Any  # float
+    rate: Any  # float; 0 for the perceptron, whose steps are 1
     decay: Any  # float: lambda
 
 
 @helper(allocates=True)
-def _score(s, constrained, scale, data, model, log_unary, r):
-    """Fill log_unary[r] with the scores of sentence s, within its label sets if ``constrained``."""
+def _score(s, scale, data, model, log_unary, r):
+    """Fill log_unary[r] with the scores of sentence s."""
     n_labels, Sw = len(model.forbidden), model.weights.wide.shape[1]
     first, stop = data.offsets[s], data.offsets[s + 1]
     scores(first, stop, data.tokens, model.weights, n_labels, log_unary, r * log_unary.shape[1] * Sw)
@@ -88,19 +85,15 @@ def _score(s, constrained, scale, data, model, log_unary, r):
                 log_unary[r, t, j] *= by
     log_unary[r, 0] += model.start
     log_unary[r, stop - first - 1] += model.end
-    if constrained:
-        for i in range(first, stop):
-            log_unary[r, i - first] += data.sets[data.set_ids[i]]
 
 
 @helper
-def _exponentiate(model, log_transition, transition, panels, panels_t):
-    """Fill transition scores, their exponentials relative to the maximum, and strips of these; return the maximum."""
+def _exponentiate(log_transition, transition, panels, panels_t):
+    """Fill the exponentials of transition scores relative to the maximum, and strips of them; return the maximum."""
     S, wide = len(log_transition), panels.shape[2]
     shift = np.float32(-np.inf)
     for i in range(S):
         for j in range(S):
-            log_transition[i, j] = np.float32(model.transition[i, j]) + model.forbidden[i, j]
             shift = max(shift, log_transition[i, j])
     if not shift > -np.inf:
         shift = np.float32(0)
@@ -120,7 +113,7 @@ def _in_log_space(log_unary, log_transition, weight, marginals, counts):
     unary = np.empty((1, T, S))
     unary[0] = log_unary[:, :S]
     matrix = np.empty((1, S, S))
-    matrix[0] = log_transition
+    matrix[0] = log_transition[:, :S]
     pairwise = Pairwise(matrix, 0, 0)
     lengths, log_z = np.full(1, T), np.empty(1)
     passed = log_space.Messages(np.empty((1, T, S)), np.empty((1, T, S)), log_z)
@@ -151,29 +144,27 @@ def _subtract_gold(s, place, data, log_unary, log_transition, residual, counts):
 
 
 @helper
-def _apply(start, stop, place, residual, tokens, model, by, passed):
-    """Add ``by`` times the residuals of tokens ``start`` to ``stop`` to v, ``passed`` (c) times that to u."""
+def _apply(i, place, residual, tokens, model, by, passed):
+    """Add ``by`` times the residual of token i to v, ``passed`` (c) times that to u."""
     wide_ptr, wide_ids, wide_values, narrow_ptr, narrow_ids, narrow_values = tokens
     wide, narrow, narrow_labels = model.weights
     Sw, W = wide.shape[1], lanes(wide)
     flat = residual.reshape(-1)
     to = place * Sw
     later = spread(wide, np.float32(passed))
-    for i in range(start, stop):
-        for at in range(wide_ptr[i], wide_ptr[i + 1]):
-            row = np.int64(wide_ids[at]) * Sw
-            factor = spread(wide, np.float32(by * wide_values[at] if wide_values.size else by))
-            for k in range(row, row + Sw, W):
-                change = multiply(multiply(load(flat, to + k - row), factor), load(wide, k + 2 * Sw))
-                store(wide, k, add(load(wide, k), change))
-                store(wide, k + Sw, fma(change, later, load(wide, k + Sw)))
-        for at in range(narrow_ptr[i], narrow_ptr[i + 1]):
-            f = narrow_ids[at]
-            one = np.float32(by * narrow_values[at] if narrow_values.size else by)
-            one *= flat[to + narrow_labels[f]]
-            narrow[f] += one
-            narrow[f + 1] += np.float32(passed) * one
-        to += Sw
+    for at in range(wide_ptr[i], wide_ptr[i + 1]):
+        row = np.int64(wide_ids[at]) * Sw
+        factor = spread(wide, np.float32(by * wide_values[at] if wide_values.size else by))
+        for k in range(row, row + Sw, W):
+            change = multiply(multiply(load(flat, to + k - row), factor), load(wide, k + 2 * Sw))
+            store(wide, k, add(load(wide, k), change))
+            store(wide, k + Sw, fma(change, later, load(wide, k + Sw)))
+    for at in range(narrow_ptr[i], narrow_ptr[i + 1]):
+        f = narrow_ids[at]
+        one = np.float32(by * narrow_values[at] if narrow_values.size else by)
+        one *= flat[to + narrow_labels[f]]
+        narrow[f] += one
+        narrow[f + 1] += np.float32(passed) * one
 
 
 @helper
@@ -183,87 +174,6 @@ def _move_transitions(kept, by, counts, model):
         for j in range(len(counts)):
             model.transition[i, j] = kept * model.transition[i, j] + by * counts[i, j] * model.transition_mask[i, j]
             model.transition_sum[i, j] += model.transition[i, j]
-
-
-@kernel(allocates=True)
-def sgd(first, stop, batches, schedule, data, model, scalars):
-    """Run steps (1) for the mini-batches ``first`` to ``stop``.
-
-    ``scalars`` has s, c and the sum of losses. Returns the next batch: ``stop``, or earlier when s has become too small
-    and the caller must fold it into v.
-    """
-    order, batch_size, longest, residual, counts = batches
-    step, rate, decay = schedule
-    S, Sw, wide = len(model.forbidden), model.weights.wide.shape[1], 2 * lanes(model.weights.wide)
-    log_transition, transition = np.empty((S, S), np.float32), np.zeros((Sw, Sw), np.float32)
-    panels = np.zeros((-(-Sw // wide), S, wide), np.float32)  # strips, as ``Transitions`` has them
-    panels_t = np.zeros((-(-Sw // wide), S, wide), np.float32)
-    log_unary = np.empty((ROWS, longest, Sw), np.float32)
-    marginals = np.empty((ROWS, longest, Sw), np.float32)
-    row_counts = np.empty((ROWS, S, S))  # by row: unsafe counts must not reach the sum
-    rows, lengths, weights = np.arange(ROWS), np.empty(ROWS, np.int64), np.empty(ROWS, np.float32)
-    log_z, good = np.empty(ROWS), np.empty(ROWS, np.bool_)
-    chains, out = Chains(rows, lengths, log_unary), Outputs(weights, rows, marginals, row_counts)
-    lattice = make_lattice(rows, ROWS, longest, Sw, log_unary)
-    members, places = np.empty(batch_size, np.int64), np.empty(batch_size, np.int64)
-    for batch in range(first, stop):
-        if scalars[0] < SMALLEST:
-            return batch
-        first_sentence, end = batch * batch_size, min(len(order), (batch + 1) * batch_size)
-        shift = _exponentiate(model, log_transition, transition, panels, panels_t)
-        transitions = Transitions(transition, panels, panels_t, shift)
-        n_tokens = 0
-        for b in range(first_sentence, end):
-            n_tokens += data.offsets[order[b] + 1] - data.offsets[order[b]]
-        residual[:n_tokens] = 0
-        counts[:] = 0
-        # log Z of all sentences, minus log Z within the label sets of the partial ones
-        for constrained in (False, True):
-            n, place = 0, 0
-            for b in range(first_sentence, end):
-                s = order[b]
-                if data.partial[s] or not constrained:
-                    members[n], places[n] = s, place
-                    n += 1
-                place += data.offsets[s + 1] - data.offsets[s]
-            for group in range(0, n, ROWS):
-                m = min(ROWS, n - group)
-                for r in range(m):
-                    s = members[group + r]
-                    lengths[r] = data.offsets[s + 1] - data.offsets[s]
-                    weights[r] = -data.weight[s] if constrained else data.weight[s]
-                    _score(s, constrained, scalars[0], data, model, log_unary, r)
-                forward(0, m, chains, transitions, lattice, log_z)
-                for r in range(m):
-                    good[r] = log_z[r] > -np.inf
-                row_counts[:m] = 0
-                backward(0, m, chains, transitions, lattice, good, out)
-                for r in range(m):
-                    s, place, T = members[group + r], places[group + r], lengths[r]
-                    if not good[r]:
-                        log_z[r] = _in_log_space(
-                            log_unary[r, :T], log_transition, weights[r], marginals[r, :T], row_counts[r]
-                        )
-                    scalars[2] += weights[r] * log_z[r]
-                    for t in range(T):
-                        for j in range(Sw):
-                            residual[place + t, j] += marginals[r, t, j]
-                    counts += row_counts[r]
-                    if not data.partial[s]:
-                        score = _subtract_gold(s, place, data, log_unary[r], log_transition, residual, counts)
-                        scalars[2] -= weights[r] * score
-        eta = rate / (1 + decay * rate * step) ** 0.75
-        kept, mean = 1 - eta * decay, -eta / (end - first_sentence)
-        scalars[0] *= kept
-        place = 0
-        for b in range(first_sentence, end):
-            start, after = data.offsets[order[b]], data.offsets[order[b] + 1]
-            _apply(start, after, place, residual, data.tokens, model, mean / scalars[0], scalars[1])
-            place += after - start
-        scalars[1] += scalars[0]
-        _move_transitions(kept, mean, counts, model)
-        step += 1
-    return stop
 
 
 @kernel(allocates=True)
@@ -299,65 +209,139 @@ def best_path(log_unary, log_transition, delta, path):
     return True
 
 
-@kernel(allocates=True)
-def perceptron(first, stop, batches, data, model, scalars):
-    """Run updates gold - predicted for the mini-batches ``first`` to ``stop``, each at the same weights.
+class Space(NamedTuple):
+    """Working memory."""
 
-    ``scalars[2]`` counts wrong tokens. A token of a partially labeled sentence is wrong if its label is outside its
-    set; the gold path is then the best one within the sets. Where scores overflow, training ends with a count of nan.
+    log_transition: Any  # (S, Sw)
+    transition: Any  # (Sw, Sw) its exponentials
+    panels: Any  # strips, as ``Transitions`` has them
+    panels_t: Any
+    log_unary: Any  # (ROWS, T, Sw)
+    marginals: Any  # (ROWS, T, Sw)
+    counts: Any  # (ROWS, S, S) by row: unsafe counts must not reach the sum
+    delta: Any  # (T, Sw)
+    path: Any  # (T,)
+
+
+@helper(allocates=True)
+def _expect(begin, end, batches, scalars, data, model, space):
+    """Add the residuals and counts of a mini-batch, expected minus observed; add its loss to scalars[2]."""
+    order, residual, counts = batches.order, batches.residual, batches.counts
+    log_transition, log_unary, marginals, row_counts = (
+        space.log_transition, space.log_unary, space.marginals, space.counts,
+    )  # fmt: skip
+    longest, Sw = log_unary.shape[1:]
+    rows, lengths, weights = np.arange(ROWS), np.empty(ROWS, np.int64), np.empty(ROWS, np.float32)
+    log_z, good = np.empty(ROWS), np.empty(ROWS, np.bool_)
+    chains, out = Chains(rows, lengths, log_unary), Outputs(weights, rows, marginals, row_counts)
+    lattice = make_lattice(rows, ROWS, longest, Sw, log_unary)
+    shift = _exponentiate(log_transition, space.transition, space.panels, space.panels_t)
+    transitions = Transitions(space.transition, space.panels, space.panels_t, shift)
+    place = 0
+    for group in range(begin, end, ROWS):
+        m = min(ROWS, end - group)
+        for r in range(m):
+            s = order[group + r]
+            lengths[r], weights[r] = data.offsets[s + 1] - data.offsets[s], data.weight[s]
+            _score(s, scalars[0], data, model, log_unary, r)
+        forward(0, m, chains, transitions, lattice, log_z)
+        for r in range(m):
+            good[r] = log_z[r] > -np.inf
+        row_counts[:m] = 0
+        backward(0, m, chains, transitions, lattice, good, out)
+        for r in range(m):
+            T = lengths[r]
+            if not good[r]:
+                log_z[r] = _in_log_space(
+                    log_unary[r, :T], log_transition, weights[r], marginals[r, :T], row_counts[r]
+                )
+            for t in range(T):
+                for j in range(Sw):
+                    residual[place + t, j] += marginals[r, t, j]
+            counts += row_counts[r]
+            score = _subtract_gold(order[group + r], place, data, log_unary[r], log_transition, residual, counts)
+            scalars[2] += weights[r] * log_z[r]
+            scalars[2] -= weights[r] * score
+            place += T
+
+
+@helper(allocates=True)
+def _correct(begin, end, batches, scalars, data, model, space):
+    """Add the residuals and counts of a mini-batch, predicted minus gold; add the wrong tokens to scalars[2].
+
+    Returns False where scores overflow.
+    """
+    order, residual, counts, path = batches.order, batches.residual, batches.counts, space.path
+    place = 0
+    for b in range(begin, end):
+        s = order[b]
+        gold, weight = data.gold[data.offsets[s] : data.offsets[s + 1]], data.weight[s]
+        T, wrong = len(gold), 0
+        _score(s, 1.0, data, model, space.log_unary, 0)
+        if not best_path(space.log_unary[0], space.log_transition, space.delta, path[:T]):
+            return False
+        for t in range(T):
+            wrong += gold[t] != path[t]
+        for t in range(T if wrong else 0):
+            residual[place + t, path[t]] += weight
+            residual[place + t, gold[t]] -= weight
+            if t > 0:
+                counts[path[t - 1], path[t]] += weight
+                counts[gold[t - 1], gold[t]] -= weight
+        scalars[2] += wrong
+        place += T
+    return True
+
+
+@kernel(allocates=True)
+def train(first, stop, batches, schedule, data, model, scalars):
+    """Run steps (1) for the mini-batches ``first`` to ``stop``.
+
+    ``scalars`` has s, c and the sum of losses (of the perceptron: wrong tokens; nan where scores overflow, which ends
+    training). Returns the next batch: ``stop``, or earlier when s has become too small and the caller must fold it
+    into v.
     """
     order, batch_size, longest, residual, counts = batches
-    S, Sw = len(model.forbidden), model.weights.wide.shape[1]
-    log_unary, delta = np.empty((1, longest, Sw), np.float32), np.empty((longest, Sw), np.float32)
-    log_transition = np.full((S, Sw), -np.inf, np.float32)
-    predicted, target = np.empty(longest, np.int32), np.empty(longest, np.int32)
+    step, rate, decay = schedule
+    S, Sw, wide = len(model.forbidden), model.weights.wide.shape[1], 2 * lanes(model.weights.wide)
+    n_rows = ROWS if rate > 0 else 1
+    strips = -(-Sw // wide), S, wide
+    space = Space(
+        np.empty((S, Sw), np.float32), np.zeros((Sw, Sw), np.float32),
+        np.zeros(strips, np.float32), np.zeros(strips, np.float32),
+        np.empty((n_rows, longest, Sw), np.float32), np.empty((n_rows, longest, Sw), np.float32),
+        np.empty((n_rows, S, S)), np.empty((longest, Sw), np.float32),
+        np.empty(longest, np.int32),
+    )  # fmt: skip
     for batch in range(first, stop):
-        first_sentence, end = batch * batch_size, min(len(order), (batch + 1) * batch_size)
+        if scalars[0] < SMALLEST:
+            return batch
+        begin, end = batch * batch_size, min(len(order), (batch + 1) * batch_size)
+        n_tokens = 0
+        for b in range(begin, end):
+            n_tokens += data.offsets[order[b] + 1] - data.offsets[order[b]]
+        residual[:n_tokens] = 0
+        counts[:] = 0
         for i in range(S):
-            for j in range(S):
-                log_transition[i, j] = np.float32(model.transition[i, j]) + model.forbidden[i, j]
-        n_tokens, n_wrong = 0, 0
-        for b in range(first_sentence, end):
-            s = order[b]
-            start, T = data.offsets[s], data.offsets[s + 1] - data.offsets[s]
-            residual[n_tokens : n_tokens + T] = 0
-            _score(s, False, 1.0, data, model, log_unary, 0)
-            if not best_path(log_unary[0], log_transition, delta, predicted[:T]):
-                scalars[2] = np.nan
-                return stop
-            wrong = 0
-            for t in range(T):
-                if data.partial[s]:
-                    wrong += data.sets[data.set_ids[start + t], predicted[t]] != 0
-                else:
-                    target[t] = data.gold[start + t]
-                    wrong += target[t] != predicted[t]
-            if wrong and data.partial[s]:
-                for t in range(T):
-                    log_unary[0, t] += data.sets[data.set_ids[start + t]]
-                if not best_path(log_unary[0], log_transition, delta, target[:T]):
-                    scalars[2] = np.nan
-                    return stop
-            if wrong:
-                weight = data.weight[s]
-                for t in range(T):
-                    residual[n_tokens + t, target[t]] += weight
-                    residual[n_tokens + t, predicted[t]] -= weight
-                    if t > 0:
-                        counts[target[t - 1], target[t]] += weight
-                        counts[predicted[t - 1], predicted[t]] -= weight
-            n_wrong += wrong
-            n_tokens += T
-        scalars[2] += n_wrong
-        if n_wrong:
-            place = 0
-            for b in range(first_sentence, end):
-                for i in range(data.offsets[order[b]], data.offsets[order[b] + 1]):
-                    if residual[place].any():
-                        _apply(i, i + 1, place, residual, data.tokens, model, 1.0, scalars[1])
-                    place += 1
-            model.transition[:] += counts * model.transition_mask
-            counts[:] = 0
-        model.transition_sum[:] += model.transition
-        scalars[1] += 1
+            for j in range(Sw):
+                value = np.float32(model.transition[i, j]) if j < S else np.float32(0)
+                space.log_transition[i, j] = value + model.forbidden[i, j]
+        kept, by = 1.0, -1.0
+        if rate > 0:
+            _expect(begin, end, batches, scalars, data, model, space)
+            eta = rate / (1 + decay * rate * step) ** 0.75
+            kept, by = 1 - eta * decay, -eta / (end - begin)
+        elif not _correct(begin, end, batches, scalars, data, model, space):
+            scalars[2] = np.nan
+            return stop
+        scalars[0] *= kept
+        place = 0
+        for b in range(begin, end):
+            for i in range(data.offsets[order[b]], data.offsets[order[b] + 1]):
+                if residual[place].any():
+                    _apply(i, place, residual, data.tokens, model, by / scalars[0], scalars[1])
+                place += 1
+        scalars[1] += scalars[0]
+        _move_transitions(kept, by, counts, model)
+        step += 1
     return stop
