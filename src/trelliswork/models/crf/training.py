@@ -194,7 +194,7 @@ def _online(problem: Problem, settings: Settings, start: Weights, watch: Watch) 
     saved = watch.resume()
     if saved is not None:
         plain, arrays = saved
-        chains.restore(OnlineState(**arrays, **plain["numbers"]))
+        chains.restore(OnlineState(arrays["weights"], arrays["mean"], **plain["numbers"]))
         report.history = [Step(**step) for step in plain["history"]]
     started = time.perf_counter() - report.seconds
 

@@ -3,7 +3,8 @@ r"""Objective of linear-chain CRFs within beams (Pal, Sutton and McCallum, 2006,
 .. math:: f(w) = \sum_n \alpha_n \big(\log Z_{n,I}(w) - \mathrm{score}_n(w)\big) + c_2 \lVert w \rVert^2
 
 The beams I are chosen by posterior probabilities and held, with the gold labels always inside; value and gradient
-belong to the same set of paths. Since :math:`\log Z_I \le \log Z`, the value is a lower bound of the exact one. It is not negative.
+belong to the same set of paths. Since :math:`\log Z_I \le \log Z`, the value is a lower bound of the exact one. It is
+not negative.
 
 In a group of processes each rank has the beams of its own sentences; what is decided by them, and what stands for the
 states outside of all of them, is summed over the ranks.
@@ -100,6 +101,7 @@ class BeamObjective:
         self._n_tokens = int(current().total(len(self._gold)))
         self.statistics = self._all_states()
         self._chosen = self._grown = NO_SETS  # by the last ``hold``, without and with the states that were kept
+        self._response: Response | None
         self._release()
 
     @cached_property
@@ -203,7 +205,7 @@ class BeamObjective:
     def _release(self) -> None:
         """Drop the last choice."""
         self.sets, self._rest = NO_SETS, NO_REST
-        self._response: Response | None = None
+        self._response = None
         self._factors = neutral_factors(self.layout)
         self._all = False
 

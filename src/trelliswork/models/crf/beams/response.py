@@ -61,7 +61,10 @@ class Response:
         """Return the factors at ``weights``, and what is added to value and gradient after the kernels."""
         n, S, moved = len(layout.transitions), layout.n_labels, weights - self.anchor
         grown = self.expected * np.exp(np.minimum(moved, STEEPEST).astype(np.float32))
-        before, now = (np.bincount(layout.attributes, x[n:], layout.n_attributes) for x in (self.expected, grown))
+        before, now = (
+            np.bincount(layout.attributes, x[n:], layout.n_attributes).astype(np.float64, copy=False)
+            for x in (self.expected, grown)
+        )
         mass = np.append(self.masses.state, 0)[layout.wide_rows]  # row -1: no mass
         covered = np.flatnonzero(mass > 0)
         change = np.zeros(layout.n_attributes)

@@ -78,9 +78,7 @@ def exact_pass(
     return Completed(*joined(chosen), Rest(*map(np.concatenate, zip(*rests, strict=True))), gradient)
 
 
-def _rest(
-    p: chain.Potentials, forward: chain.Forward, marginals: Floats, weight: Floats, sets: BeamSets
-) -> Rest:
+def _rest(p: chain.Potentials, forward: chain.Forward, marginals: Floats, weight: Floats, sets: BeamSets) -> Rest:
     """Return the rest of a batch of sentences."""
     n_entries, n_tokens = len(sets.states), len(sets.ptr) - 1
     out = Rest(*(np.zeros(n, np.float32) for n in (n_entries, n_entries, n_tokens, n_tokens)))

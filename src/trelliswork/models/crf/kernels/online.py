@@ -252,9 +252,7 @@ def _expect(begin, end, batches, scalars, data, model, space):
         for r in range(m):
             T = lengths[r]
             if not good[r]:
-                log_z[r] = _in_log_space(
-                    log_unary[r, :T], log_transition, weights[r], marginals[r, :T], row_counts[r]
-                )
+                log_z[r] = _in_log_space(log_unary[r, :T], log_transition, weights[r], marginals[r, :T], row_counts[r])
             for t in range(T):
                 for j in range(Sw):
                     residual[place + t, j] += marginals[r, t, j]
