@@ -9,6 +9,7 @@ from typing import Any
 
 from experiments.running import timed
 from experiments.tables import Curve, Say, Table
+from trelliswork import evaluate
 from trelliswork.data.conllu import read_dependencies
 from trelliswork.learning.report import Step
 from trelliswork.models import DependencyParser
@@ -54,7 +55,7 @@ def bp_parsing(
         _, trained = timed(partial(parser.fit, X, pairs(heads, labels), callback=tell))
         parser.predict(unseen[:1])
         speed = len(unseen) / timed(parser.predict, unseen)[1]
-        report = parser.evaluate(unseen, pairs(*test[1:]))
+        report = evaluate(parser, unseen, pairs(*test[1:]))
         assert report.las is not None
         figures = [100 * report.uas, 100 * report.las, 100 * report.root_accuracy, 100 * report.exact]
         table.rows.append([order, *figures, report.calibration_error, trained, speed])

@@ -9,6 +9,7 @@ import numpy as np
 
 from experiments.running import best_time, fit
 from experiments.tables import Curve, Say, Table
+from trelliswork import evaluate
 from trelliswork.data import Tree
 from trelliswork.data.trees import read_trees
 from trelliswork.inference.span import grammar, lowrank
@@ -142,7 +143,7 @@ def _induction(table: Table, trees: list[Tree], n_seeds: int, seed: int, say: Sa
         for k in range(n_seeds):
             model = PCFG(n_preterminals=None, tol=0, seed=seed + k, **options)
             fit(model, text)
-            judged = model.evaluate(trees_short, text, confidence=False)
+            judged = evaluate(model, text, trees_short)
             runs.append((float(model.log_prob(text).sum()), 100 * judged.sentence_f1))
             best = model if runs[-1] == max(runs) else best
             say(f"induction: {name}, seed {seed + k}: F1 {runs[-1][1]:.1f}, log evidence {runs[-1][0]:.0f}")
@@ -153,6 +154,6 @@ def _induction(table: Table, trees: list[Tree], n_seeds: int, seed: int, say: Sa
         _add(table, f"up to 10 words, {name}: mean", float(np.mean(scores)), "F1", rank, seconds, note)
         _add(table, f"up to 10 words, {name}: most probable", max(runs)[1], "F1", rank, note=note)
         if options.get("rank") and options.get("right_bias"):
-            long = best.evaluate(trees, tags, max_length=40, confidence=False)
+            long = evaluate(best, tags, trees, max_length=40)
             note = f"trained on sentences up to 10 words; right-branching {100 * long.right_f1:.1f}"
             _add(table, f"up to 40 words, {name}: most probable", 100 * long.sentence_f1, "F1", rank, note=note)

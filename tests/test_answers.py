@@ -6,10 +6,11 @@ import numpy as np
 import pytest
 
 from tests.models.fitted import PAIRS, SHORT, WORDS, fitted
-from trelliswork import bundled
+from trelliswork import bundled, evaluate
 from trelliswork.answers import Want, ask, flat_labels, main_task, to_json
 from trelliswork.data import Corpus
 from trelliswork.data.tokenize import TokenizedText
+from trelliswork.errors import ShapeError, ValueRangeError
 from trelliswork.models import CRF
 
 FULL = Want(marginals=True, outcomes=True, spans=True, topk=2, log_prob=True)
@@ -182,3 +183,36 @@ def test_impossible_sentences_and_no_sentences():
 def test_the_main_task():
     tasks = {name: main_task(type(fitted(name))) for name in ("CRF", "HMM", "PCFG", "DependencyParser", "KneserNey")}
     assert list(tasks.values()) == ["tag", "tag", "parse", "parse", "score"]
+
+
+@pytest.mark.parametrize("name", ["CRF", "FactorialCRF", "DependencyParser", "PCFG"])
+def test_models_answer_as_the_seam_does(name):
+    model, X = fitted(name), {"DependencyParser": PAIRS, "PCFG": SHORT}.get(name, WORDS)[:3]
+    answers = model.answer(X, k=2)
+    assert answers == ask(model, X, Want(marginals=True, spans=True, log_prob=True, topk=2))
+    assert all(len(answer.alternatives) == 2 for answer in answers)
+    assert [answer.alternatives[0][1] >= answer.alternatives[1][1] for answer in answers] == [True] * len(X)
+    if name == "FactorialCRF":
+        assert set(answers[0].alternatives[0][0]) == {"pos", "chunk"}
+    else:
+        assert [answer.value for answer in model.answer(X, decoding="mbr")] == model.predict(X, decoding="mbr")
+
+
+def test_models_are_compared_with_gold_answers():
+    some = bundled.load("dev")[:20]
+    X, tags, chunks = ([list(getattr(s, part)) for s in some] for part in ("words", "tags", "chunks"))
+    tagger, layered = fitted("CRF"), fitted("FactorialCRF")
+    report = evaluate(tagger, X, tags)
+    assert report.accuracy == pytest.approx(tagger.score(X, tags))
+    assert report.n_known + report.n_unknown == report.n_tokens
+    by_layer = evaluate(layered, X, {"pos": tags, "chunk": chunks})
+    assert by_layer.joint_accuracy == pytest.approx(layered.score(X, {"pos": tags, "chunk": chunks}))
+    assert by_layer.layers["chunk"].span_confidence is not None
+    with pytest.raises(ShapeError, match="as many sentences"):
+        evaluate(tagger, X, tags[:-1])
+    with pytest.raises(ShapeError, match="as many sentences"):
+        evaluate(tagger, X, [tags[0][:-1], *tags[1:]])
+    with pytest.raises(ValueRangeError, match="leave it out"):
+        evaluate(tagger, X, tags, max_length=3)
+    with pytest.raises(ValueRangeError, match="perplexity"):
+        evaluate(fitted("KneserNey"), X, tags)

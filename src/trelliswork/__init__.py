@@ -18,6 +18,7 @@ _MODULES = {
         "PCFG load"
     ),
     "trelliswork.models.calibration": "calibrate",
+    "trelliswork.evaluation": "evaluate",
     "trelliswork.integrations.convert": "convert",
     "trelliswork.integrations.selection": "select",
     # distributions: scores in, answers to queries out
@@ -60,6 +61,7 @@ if TYPE_CHECKING:
     from trelliswork.distributions import SpanningTree as SpanningTree
     from trelliswork.distributions import SpanTree as SpanTree
     from trelliswork.errors import TrellisworkError as TrellisworkError
+    from trelliswork.evaluation import evaluate as evaluate
     from trelliswork.features.brown import BrownClusters as BrownClusters
     from trelliswork.features.lexicon import Lexicon as Lexicon
     from trelliswork.features.vectors import WordVectors as WordVectors

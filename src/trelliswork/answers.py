@@ -290,7 +290,12 @@ def _labels(model: Any, X: Any, want: Want, decoding: str | None, known: Any, le
     layered = isinstance(model, LayeredTagger)
     how: dict[str, Any] = {"known": known} | ({} if decoding is None else {"decoding": decoding})
     alternatives = model.predict_topk(X, want.topk, known=known) if want.topk else None
-    if alternatives is not None and decoding in (None, "viterbi"):
+    if layered and alternatives is not None:
+        names = list(enumerate(model.layers))
+        alternatives = [
+            [({name: [t[k] for t in best] for k, name in names}, p) for best, p in row] for row in alternatives
+        ]
+    if alternatives is not None and not layered and decoding in (None, "viterbi"):
         labels: ByLayer = {"": [best[0][0] for best in alternatives]}
     else:
         labels = _by_layer(model, (model.predict_layers if layered else model.predict)(X, **how))

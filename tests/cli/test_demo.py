@@ -47,7 +47,7 @@ def test_saves_models_that_load(shown):
     from trelliswork import load
 
     folder = shown[1]
-    assert [load(folder / name).kind for name in ("tagger", "parser", "words")] == ["crf", "parser", "kneser-ney"]
+    assert [load(folder / name).family for name in ("tagger", "parser", "words")] == ["crf", "parser", "kneser-ney"]
 
 
 def test_page_has_all_plots_and_loads_nothing(shown):

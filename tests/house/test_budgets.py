@@ -12,6 +12,7 @@ BUDGETS = {
     "data": (6_950, 5_500),
     "distributions": (3_050, 2_100),
     "errors": (100, 100),
+    "evaluation": (170, 170),
     "features": (3_400, 2_900),
     "inference": (21_350, 18_000),
     "integrations": (2_350, 2_300),

@@ -9,6 +9,7 @@ import pytest
 import trelliswork
 from tests.estimators import made
 from tests.models.fitted import BUILDERS, PAIRS, SHORT, TAGS, TREES, WORDS, fitted
+from trelliswork import evaluate
 from trelliswork.data import bundled
 from trelliswork.errors import DataError, NotFittedError, ShapeError, TrellisworkError, ValueRangeError
 from trelliswork.learning.report import FitReport
@@ -126,7 +127,7 @@ def test_score_never_ignores_answers():
     with pytest.raises(ValueRangeError, match="leave y out"):
         fitted("KneserNey").score(WORDS, WORDS)
     grammar, own = fitted("PCFG"), [s.tree for s in bundled.load("train") if 2 < len(s.words) < 9][:5]
-    report = grammar.evaluate(own)
+    report = evaluate(grammar, [tree.leaves() for tree in own], own)
     assert grammar.score([tree.leaves() for tree in own], own) == report.sentence_f1
 
 

@@ -17,6 +17,7 @@ from trelliswork import (
 )
 from trelliswork.data import Corpus
 from trelliswork.data.trees import prune
+from trelliswork.evaluation import evaluate
 from trelliswork.metrics.tagging import evaluate_tagging
 from trelliswork.models import LogBilinear
 from trelliswork.report import Page, Sample, evaluation_page, training_page
@@ -72,14 +73,17 @@ def _pages(kind: str) -> list[Page]:
         sample = Sample("development", tagged(DEV), heads, relations)
         model = DependencyParser(1, hash_bits=14, max_iter=2)
         model.fit(tagged(TRAIN), trees(TRAIN), dev=(sample.X, trees(DEV)))
-        report = model.evaluate(sample.X, trees(DEV))
+        report = evaluate(model, sample.X, trees(DEV))
         return [training_page(model, outcome, sample=sample),
                 evaluation_page(model, report, file="test", sample=sample)]  # fmt: skip
     if kind == "pcfg":
         model = PCFG(3, n_preterminals=4, max_iter=2, max_length=10).fit(text)
         gold = [prune(s.tree, functions=False, unary=False) for s in DEV if len(s.words) < 11]
         tokens = [list(tree.leaves()) for tree in gold]
-        report = {"brackets": {"all": model.evaluate(gold)}, "perplexity": model.perplexity(tokens)}
+        report = {
+            "brackets": {"all": evaluate(model, tokens, gold)},
+            "perplexity": model.perplexity(tokens),
+        }
         return [training_page(model, outcome, sample=Sample("training", text)),
                 evaluation_page(model, report, file="test", sample=Sample("test", tokens, gold))]  # fmt: skip
     if kind in ("hmm", "mrf-tagger"):

@@ -34,6 +34,7 @@ def demo(
 
     from trelliswork import CRF, DependencyParser, KneserNey, bundled
     from trelliswork.answers import Want, ask
+    from trelliswork.evaluation import evaluate
     from trelliswork.report import Page, Sample, bars, model_sections, side_by_side, table, trellis
     from trelliswork.report.curves import learning_curves
 
@@ -62,7 +63,7 @@ def demo(
     )
     parser = DependencyParser(2)
     learn("parser", parser, 10, *_trees(train), dev=_trees(dev))
-    parsing = parser.evaluate(*_trees(test))
+    parsing = evaluate(parser, *_trees(test))
     console.print(
         f"[bold]Parser[/] (second order), {seconds['parser']:.0f} s: {parsing.uas:.1%} of the words have the correct "
         f"head, {parsing.las or 0:.1%} also the correct label."

@@ -32,6 +32,7 @@ from trelliswork.models.evidence import Labels
 from trelliswork.models.spans import THRESHOLD, Chains, Confident, SpanLabels
 
 if TYPE_CHECKING:
+    from trelliswork.answers import Answer
     from trelliswork.distributions import Distribution
 
 Ranked = list[tuple[str, float]]  # words or labels with their probabilities, best first
@@ -45,7 +46,33 @@ def check_decoding(decoding: str) -> None:
         raise ValueRangeError(f"decoding must be one of {names}, got {decoding!r}.")
 
 
-class Tagger(Estimator):
+class Structured(Estimator):
+    """An estimator whose answers have a structure: labels of all tokens, or a tree."""
+
+    def answer(self, X: Any, *, k: int = 1, decoding: Any = None, known: Any = None) -> "list[Answer]":
+        """Return what ``predict`` returns for each sentence, with all that the model says about it.
+
+        Parameters
+        ----------
+        X, known : as in ``predict``
+        k : int
+            Number of ``alternatives``, the most probable answers; none of one.
+        decoding : str, optional
+            As in ``predict``; by default the same.
+
+        Returns
+        -------
+        list of Answer
+            ``value``, ``probabilities`` of labels or arcs, ``spans`` with their probabilities (of a grammar its
+            constituents), ``log_prob`` of the whole answer (not for grammars), ``alternatives`` and ``kind``.
+        """
+        from trelliswork.answers import Want, ask
+
+        want = Want(marginals=True, spans=True, log_prob=True, topk=k if k > 1 else 0)
+        return ask(self, X, want, decoding=decoding, known=known)
+
+
+class Tagger(Structured):
     """An estimator that assigns a label to each token.
 
     Attributes
@@ -239,7 +266,7 @@ class LayeredTagger(Tagger):
         """Return the labels of each sentence, by layer."""
 
 
-class TreeParser(Estimator):
+class TreeParser(Structured):
     """An estimator that assigns a tree to each sentence.
 
     Attributes

@@ -5,6 +5,7 @@ from typing import Any
 
 from trelliswork.answers import Want, ask
 from trelliswork.data import Corpus
+from trelliswork.evaluation import evaluate
 from trelliswork.metrics.brackets import BracketReport
 from trelliswork.metrics.dependencies import ParseReport
 from trelliswork.models.parser.data import pairs
@@ -59,7 +60,7 @@ def compared_sections(parser: Any, sample: Sample) -> list[Section]:
     if some.gold is None or not len(some) or any(None in heads for heads in some.gold):
         return []
     labels = None if some.labels is None or any(None in row for row in some.labels) else some.labels
-    return dependency_sections(parser.evaluate(some.X, pairs(some.gold, labels)), sample.part)
+    return dependency_sections(evaluate(parser, some.X, pairs(some.gold, labels)), sample.part)
 
 
 def dependency_sections(report: ParseReport, part: str = "test") -> list[Section]:

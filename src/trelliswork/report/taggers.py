@@ -9,9 +9,10 @@ from typing import Any
 from trelliswork.answers import Answer, Want, ask, by_layer, layer_labels
 from trelliswork.data import AttributeCorpus
 from trelliswork.data.schemes import Span, spans
+from trelliswork.evaluation import tagging_report
 from trelliswork.metrics.calibration import ConfidenceReport
 from trelliswork.metrics.induction import InductionReport
-from trelliswork.metrics.tagging import Score, TaggingReport, evaluate_tagging, with_confidence
+from trelliswork.metrics.tagging import Score, TaggingReport, evaluate_tagging
 from trelliswork.report.charts import calibration
 from trelliswork.report.page import Html, Section, figure, join, percent, side_by_side
 from trelliswork.report.samples import JUDGED, SEARCHED, Sample, example
@@ -21,15 +22,6 @@ from trelliswork.report.tables import confusion, facts, folded, table
 ERRORS = ("wrong type", "wrong boundary", "wrong type and boundary", "spurious", "missed")
 LISTED = 8  # wrong spans of each kind
 AROUND = 10  # words on each side of a wrong span
-
-
-def _judged(answers: Sequence[Answer], gold: Sequence[Sequence[str]]) -> TaggingReport:
-    """Compare labels and spans, and their probabilities, with gold labels."""
-    labels = [answer.value for answer in answers]
-    ps = [answer.compared(right) for answer, right in zip(answers, gold, strict=True)]
-    found = [[p for _, p in answer.spans] for answer in answers if answer.spans is not None] or None
-    report = evaluate_tagging(gold, labels, scheme=None if found is None else "auto")
-    return with_confidence(report, gold, labels, ps, found)
 
 
 def confidence_tables(report: ConfidenceReport) -> Html:
@@ -95,7 +87,7 @@ def compared_sections(model: Any, sample: Sample, *, results: bool) -> list[Sect
             sections += tagging_sections(evaluate_tagging(right[name], labels, **options), name, sample.part)
     note = f"On {'the first ' if len(some) < len(full) else ''}{len(some):,} sentences of the {sample.part} data."
     for name, answers in layers.items():
-        report, layer = _judged(answers, gold[name]), f" of layer {name}" if name else ""
+        report, layer = tagging_report(answers, gold[name]), f" of layer {name}" if name else ""
         if report.scheme is not None and answers[0].spans is not None:
             right_spans = [spans(row, report.scheme) for row in gold[name]]
             wrong, counts = _wrong_spans(words, right_spans, answers, _types(model, name))

@@ -9,7 +9,7 @@ from numpy.testing import assert_allclose
 
 from tests.estimators import made
 from tests.models.directories import weights_of
-from trelliswork import CRF, Corpus, FactorialCRF, bundled, load
+from trelliswork import CRF, Corpus, FactorialCRF, bundled, evaluate, load
 from trelliswork.errors import ConvergenceWarning, DataError, NotFittedError, ShapeError, ValueRangeError
 from trelliswork.inference import factorial
 from trelliswork.inference.factorial import engines
@@ -29,7 +29,7 @@ def tagger() -> FactorialCRF:
 
 def test_layers_help_each_other(tagger):
     """Joint accuracy above that of two taggers that do not know each other."""
-    report = tagger.evaluate(UNSEEN, GOLD)
+    report = evaluate(tagger, UNSEEN, GOLD)
     alone = [made(CRF, "pos", **QUICK).fit(WORDS, y).predict(UNSEEN) for y in (TAGS, CHUNKS)]
     pairs = [
         (g == p and h == q)
@@ -42,7 +42,7 @@ def test_layers_help_each_other(tagger):
     assert report.layers["pos"].chunks is None
     assert "joint accuracy of" in report.summary()
     assert json.loads(json.dumps(report.to_dict()))["layers"]["pos"]["accuracy"] > 0.85
-    assert tagger.evaluate(Corpus.from_sentences(UNSEEN), GOLD).layers["pos"].unknown_accuracy is not None
+    assert evaluate(tagger, Corpus.from_sentences(UNSEEN), GOLD).layers["pos"].unknown_accuracy is not None
 
 
 def test_labels_as_tuples_or_by_layer(tagger):

@@ -6,7 +6,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 from tests.estimators import made
 from tests.oracle.trees import bracketings
-from trelliswork import PCFG, load
+from trelliswork import PCFG, evaluate, load
 from trelliswork.data import Corpus, Tree, bundled
 from trelliswork.data.trees import tree_spans
 from trelliswork.errors import DataError, ImpossibleError, NotFittedError, ShapeError, ValueRangeError
@@ -97,13 +97,12 @@ def test_a_simple_language_is_learned():
     assert model.report_.n_iter > 15
     assert model.perplexity(drawn) < 3.2  # the language itself has exp(log 72 / 5) = 2.35; words by themselves 6.6
     gold = [Tree.parse("(S (NP (D d) (N n)) (VP (V v) (NP (D d) (N n))))")] * len(drawn)
-    report = model.evaluate(gold, drawn)
+    report = evaluate(model, drawn, gold)
     assert 0 < report.confidence.calibration_error.value < 1
-    assert model.evaluate(gold[:2], drawn[:2], confidence=False).confidence is None
     assert report.n_sentences == 60
     assert report.right_f1 == pytest.approx(2 / 3)
-    assert model.evaluate(gold, drawn, decoding="viterbi").n_sentences == 60
-    assert model.evaluate(gold[:2], drawn[:2], max_length=5).n_sentences == 2
+    assert evaluate(model, drawn, gold, decoding="viterbi").n_sentences == 60
+    assert evaluate(model, drawn[:2], gold[:2], max_length=5).n_sentences == 2
 
 
 def test_samples(models):

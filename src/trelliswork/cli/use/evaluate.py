@@ -139,45 +139,25 @@ def _tagger(
     tagger: Any, source: Inputs, format: FileFormat, label: str | None, decode: str | None, how: LabelReading
 ) -> Judged:
     """Compare a tagger with the gold labels of files."""
-    from trelliswork.answers import PLAIN, Want, ask, by_layer, layer_labels
-    from trelliswork.data import Corpus
-    from trelliswork.metrics.induction import evaluate_induction
-    from trelliswork.metrics.tagging import evaluate_tagging, gold_in_scheme_of, with_confidence
+    from trelliswork.evaluation import evaluate
+    from trelliswork.metrics.tagging import gold_in_scheme_of
     from trelliswork.models.tasks import LayeredTagger
 
-    layered, induced = isinstance(tagger, LayeredTagger), getattr(tagger, "induced_", False)
     corpus, gold = read_answers(tagger, source, format, label, how)
     check_words(tagger, corpus, source.name)
     with naming_lines(source, corpus):
-        want = PLAIN if induced else Want(outcomes=True, spans=True)
-        layers = by_layer(ask(tagger, corpus, want, decoding=decode))
-    predicted = {name: [answer.value for answer in answers] for name, answers in layers.items()}
-    if induced:
-        report: Any = evaluate_induction(gold, predicted[""])
-        return Judged(report, (corpus, gold), report.to_dict(), report.summary())
-    golds, ps, found = {}, {}, {}
-    with warnings.catch_warnings():
-        if layered:  # the report says it
+        report = evaluate(tagger, corpus, gold, decoding=decode)
+    if not isinstance(tagger, LayeredTagger) and not getattr(tagger, "induced_", False):
+        with warnings.catch_warnings():  # the report has warned
             warnings.simplefilter("ignore")
-        for name, labels in layer_labels(tagger).items():
-            golds[name] = gold_in_scheme_of(labels, predicted[name], gold[name] if layered else gold)
-    for name, answers in layers.items():
-        ps[name] = [answer.compared(right) for answer, right in zip(answers, golds[name], strict=True)]
-        spans = [answer.spans for answer in answers]
-        found[name] = None if None in spans else [[p for _, p in row] for row in spans]
-    known = tagger.known_words()
-    words = corpus.sentences(0) if isinstance(corpus, Corpus) and (known or layered) else None
-    if layered:
-        sides = [list(side.values()) for side in (gold, predicted)]
-        report = tagger.compared(*sides, words, list(ps.values()), list(found.values()))
-        return Judged(report, (corpus, gold), report.to_dict(), report.summary())
-    report = evaluate_tagging(golds[""], predicted[""], words=words, known_words=known)
-    report = with_confidence(report, golds[""], predicted[""], ps[""], found[""])
-    return Judged(report, (corpus, golds[""]), report.to_dict(), report.summary())
+            gold = gold_in_scheme_of(tagger.labels_, gold, gold)
+    return Judged(report, (corpus, gold), report.to_dict(), report.summary())
 
 
 def _parser(parser: Any, corpus: Any, trees: list[Any], source: Inputs, decode: str | None) -> Judged:
     """Compare a parser with complete trees."""
+    from trelliswork.evaluation import evaluate
+
     heads = [[head for head, _ in tree] for tree in trees]
     labels = [[label for _, label in tree] for tree in trees]
     known = any(label is not None for row in labels for label in row)
@@ -185,9 +165,7 @@ def _parser(parser: Any, corpus: Any, trees: list[Any], source: Inputs, decode: 
         _check_complete("head", heads, "but evaluation needs complete trees.")
         if known:
             _check_complete("label", labels, "but other words have one: add it, or remove all labels.")
-        given = labels if known else None
-        judged = parser._judged(corpus, heads, given, decode or "mbr")
-    report = parser._compared(heads, given, *judged)
+        report = evaluate(parser, corpus, trees if known else heads, decoding=decode)
     return Judged(report, (corpus, heads, labels), report.to_dict(), report.summary())
 
 
@@ -200,12 +178,14 @@ def _check_complete(what: str, rows: list[list[Any]], advice: str) -> None:
 
 def _grammar(grammar: Any, tokens: list[list[str]], trees: list[Any], source: Inputs) -> Judged:
     """Compare the brackets of a grammar with trees, for sentences of several lengths."""
+    from trelliswork.evaluation import evaluate
+
     reports = {}
     for longest in LENGTHS:
         if any(len(s) > 1 and (longest is None or len(s) <= longest) for s in tokens):
             name = "all" if longest is None else f"up to {longest} words"
             with naming_lines(source):
-                reports[name] = grammar.evaluate(trees, tokens, max_length=longest, confidence=longest is None)
+                reports[name] = evaluate(grammar, tokens, trees, max_length=longest)
     if not reports:
         raise DataError(f"{source}: no tree of at least two words for the evaluation.")
     perplexity = grammar.perplexity(tokens)

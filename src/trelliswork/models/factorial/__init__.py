@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import KW_ONLY, replace
+from dataclasses import KW_ONLY
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
 
 import numpy as np
@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from trelliswork.compute.padding import pad, unpad
 from trelliswork.compute.sharing import current
-from trelliswork.data import Corpus, Vocabulary
+from trelliswork.data import Vocabulary
 from trelliswork.data.schemes import detect_scheme
 from trelliswork.errors import ShapeError, ValueRangeError, extras_for
 from trelliswork.features.attributes import Attributes
@@ -20,7 +20,7 @@ from trelliswork.inference import factorial
 from trelliswork.inference.factorial.sweeps import Options
 from trelliswork.learning.checkpoint import fingerprint
 from trelliswork.learning.report import Callback, FitReport
-from trelliswork.metrics.tagging import gold_in_scheme_of, with_confidence
+from trelliswork.metrics.tagging import gold_in_scheme_of
 from trelliswork.models.base import Arrays, Description, Table, check_label, watch_for
 from trelliswork.models.calibration import LEAST, fit_temperature, observed
 from trelliswork.models.crf.data import in_scheme, sentence_weights
@@ -30,12 +30,10 @@ from trelliswork.models.entrance import COLUMNS
 from trelliswork.models.evidence import Labels, ruled_out
 from trelliswork.models.factorial.data import (
     Column,
-    FactorialReport,
     Joint,
     LabelLayer,
     LayerLabels,
     by_layer,
-    compare,
     joined,
     once,
 )
@@ -62,7 +60,7 @@ from trelliswork.models.parameters import (
     parse_pairs,
 )
 from trelliswork.models.spans import THRESHOLD, Chains, Confident, SpanLabels
-from trelliswork.models.tasks import LayeredTagger, TagDecoding, by_label, check_decoding
+from trelliswork.models.tasks import LayeredTagger, TagDecoding, accuracy, by_label, check_decoding
 
 if TYPE_CHECKING:
     from trelliswork.distributions.factor_graph import FactorGraph
@@ -380,32 +378,9 @@ class FactorialCRF(LayeredTagger):
 
     def score(self, X: Sentences, y: LayerLabels) -> float:
         """Return the joint token accuracy: the fraction of tokens with all labels correct."""
-        return self.evaluate(X, y).joint_accuracy
-
-    def evaluate(self, X: Sentences, y: LayerLabels) -> FactorialReport:
-        """Return the accuracy of each layer, spans where its labels follow a scheme, and joint accuracy."""
-        predicted = list(self.predict_layers(X).values())
-        words = X.sentences(0) if isinstance(X, Corpus) else None
-        return self.compared(by_layer(y, self.layers), predicted, words)
-
-    def compared(
-        self,
-        gold: Sequence[Column],
-        predicted: Sequence[Column],
-        words: Column | None,
-        probabilities: Sequence[Any] | None = None,
-        span_probabilities: Sequence[Any] | None = None,
-    ) -> FactorialReport:
-        """Compare predicted labels, layer by layer, with gold ones; for probabilities see `with_confidence`."""
-        report = compare(self.layers_, gold, predicted, words, self.known_words())
-        if probabilities is None:
-            return report
-        layers = {}
-        of_spans = span_probabilities or [None] * len(self.layers_)
-        for layer, g, p, ps, own in zip(self.layers_, gold, predicted, probabilities, of_spans, strict=True):
-            same = gold_in_scheme_of(layer.labels, p, g)
-            layers[layer.name] = with_confidence(report.layers[layer.name], same, p, ps, own)
-        return replace(report, layers=layers)
+        predicted, gold = list(self.predict_layers(X).values()), by_layer(y, self.layers)
+        pairs = zip(self.layers_, predicted, gold, strict=True)
+        return accuracy(joined(predicted), joined([gold_in_scheme_of(layer.labels, p, g) for layer, p, g in pairs]))
 
     @property
     def kind(self) -> str:

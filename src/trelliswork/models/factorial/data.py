@@ -12,7 +12,7 @@ from trelliswork.data.files import shorten
 from trelliswork.data.schemes import Scheme
 from trelliswork.errors import ShapeError, ValueRangeError
 from trelliswork.features.attributes import Attributes
-from trelliswork.metrics.tagging import TaggingReport, evaluate_tagging, gold_in_scheme_of
+from trelliswork.metrics.tagging import TaggingReport
 from trelliswork.models.crf.data import allowed_by, check_scheme, read_labeling
 from trelliswork.models.crf.layout import Allowed
 
@@ -112,23 +112,3 @@ class FactorialReport:
         parts = [f"joint accuracy of {self.n_tokens:,} tokens: {self.joint_accuracy:.4f}"]
         parts += [f"layer {name}\n{report.summary()}" for name, report in self.layers.items()]
         return "\n\n".join(parts)
-
-
-def compare(
-    layers: Sequence[LabelLayer],
-    gold: Sequence[Column],
-    predicted: Sequence[Column],
-    words: Column | None,
-    known_words: set[str] | None,
-) -> FactorialReport:
-    """Compare predicted labels of all layers with gold."""
-    known = known_words if words is not None else None
-    gold = [gold_in_scheme_of(layer.labels, p, g) for layer, p, g in zip(layers, predicted, gold, strict=True)]
-    reports = {
-        layer.name: evaluate_tagging(g, p, words=words if known else None, known_words=known)
-        for layer, g, p in zip(layers, gold, predicted, strict=True)
-    }
-    pairs = zip(joined(gold), joined(predicted), strict=True)
-    right = sum(a == b for g, p in pairs for a, b in zip(g, p, strict=True))
-    n_tokens = sum(map(len, gold[0]))
-    return FactorialReport(n_tokens, right / n_tokens, reports)

@@ -17,7 +17,6 @@ from trelliswork.learning.checkpoint import fingerprint
 from trelliswork.learning.distributed import one_process
 from trelliswork.learning.report import Callback, FitReport
 from trelliswork.learning.watch import Development
-from trelliswork.metrics.dependencies import ParseReport, evaluate_parsing
 from trelliswork.models.base import Arrays, Description, watch_for
 from trelliswork.models.entrance import COLUMNS
 from trelliswork.models.parameters import (
@@ -45,7 +44,6 @@ from trelliswork.models.parser.data import (
     read_evidence,
     read_sentences,
     read_training,
-    read_trees,
 )
 from trelliswork.models.parser.decoding import Decode, LabeledTree, Learned, Parsing, Reader, correct_heads, features_of
 from trelliswork.models.parser.features import ParseTokens, TokenCoder
@@ -395,19 +393,10 @@ class DependencyParser(TreeParser):
         names = [name for row in parsing.names(heads) for name in row]
         return _fraction(*correct_arcs(np.array([h for tree in heads for h in tree], np.int64), names, gold))
 
-    def evaluate(self, X: Sentences, y: Arcs) -> ParseReport:
-        """Compare with complete gold trees: a head, or a head and a label, for each word."""
-        self._check_fitted()
-        gold = read_trees(y, read_sentences(X).offsets)
-        split = Columns([], [], gold.offsets).sentences
-        labels = None if gold.labels is None else split(gold.labels)
-        heads = split(gold.heads.tolist())
-        return self._compared(heads, labels, *self._judged(X, heads, labels, "mbr"))
-
     def _judged(
         self, X: Sentences, gold: Sequence[Sequence[int]], labels: Sequence[Any] | None, decoding: Decode
     ) -> list[list[list[Any]]]:
-        """Return for an evaluation a column of each of these, with a row for each sentence.
+        """Return for `trelliswork.evaluate` a column of each of these, with a row for each sentence.
 
         Heads; labels; p(head); p(gold head); given the tree, pairs p(label), p(gold label), empty without labels; and
         whether each predicted tag is the given one (``None`` if that is ``_``), empty without a tagger.
@@ -427,21 +416,6 @@ class DependencyParser(TreeParser):
         right = [[None if g == "_" else g == p for g, p in zip(*tags, strict=True)] for tags in given]
         of_tags = parsing.columns.sentences([list(word) for word in zip(*right, strict=True)])
         return [heads, names, p, of_gold, of_labels, of_tags]
-
-    def _compared(self, gold: Any, labels: Any, *columns: Any) -> ParseReport:
-        """Compare results of ``_judged`` with complete gold trees: a head, and a label if they are known."""
-        heads, names, p, of_gold, of_labels, of_tags = columns
-        labeled = labels is not None and self.labels_ is not None
-        report = evaluate_parsing(
-            gold, heads, labels if labeled else None, names if labeled else None, p, of_gold,
-            of_labels if labeled and any(of_labels) else None,
-        )  # fmt: skip
-        if self.tagger is None:
-            return report
-        titles = getattr(self, "input_", {}).get("columns") or ("word", "tag", "second tag")
-        tags = zip(titles[1:], zip(*(word for row in of_tags for word in row), strict=True), strict=False)
-        known = {name: [right for right in column if right is not None] for name, column in tags}
-        return replace(report, predicted_tag_accuracy={name: sum(k) / len(k) for name, k in known.items() if k})
 
     def tag(self, X: Sentences) -> list[list[str]]:
         """Return the columns of tags that the parser uses, flat: predicted by its taggers, or as given."""

@@ -16,7 +16,7 @@ from trelliswork.data.files import shorten, whole_number
 from trelliswork.data.vocabulary import UNKNOWN
 from trelliswork.errors import DataError, ImpossibleError, ShapeError, ValueRangeError, extras_for
 from trelliswork.learning.report import Callback, FitReport
-from trelliswork.metrics.brackets import BracketReport, evaluate_brackets
+from trelliswork.metrics.brackets import evaluate_brackets
 from trelliswork.models.base import Arrays, Description, Table, check_label
 from trelliswork.models.calibration import LEAST, fit_temperature
 from trelliswork.models.parameters import (
@@ -33,7 +33,7 @@ from trelliswork.models.parameters import (
     later,
     option,
 )
-from trelliswork.models.pcfg.decoding import Decoding, best_trees, draw_tree, gold_spans, named_tree, spans_of
+from trelliswork.models.pcfg.decoding import Decoding, best_trees, draw_tree, gold_spans, named_tree
 from trelliswork.models.pcfg.objective import (
     GrammarParameters,
     blank_emissions,
@@ -335,38 +335,13 @@ class PCFG(TreeParser, LanguageModel):
         """
         if y is None:
             return LanguageModel.score(self, X)
-        return self.evaluate(y, _sentences(X), confidence=False).sentence_f1
+        sentences, gold = _sentences(X), self._gold_spans(X, y)
+        predicted = [gold_spans(tree) for tree in self.predict(sentences)]
+        return evaluate_brackets(list(map(len, sentences)), gold, predicted).sentence_f1
 
     def _evidence(self, X: Sentences | Corpus) -> tuple[NDArray[np.float64], int]:
         sentences = _longer(_sentences(X))
         return self.log_prob(sentences), sum(map(len, sentences))
-
-    def evaluate(
-        self, trees: Sequence[Tree], words: Sentences | None = None, *, max_length: int | None = None,
-        decoding: Decoding = "mbr", confidence: bool = True,
-    ) -> BracketReport:  # fmt: skip
-        """Compare with gold trees by their spans, see `evaluate_brackets`.
-
-        Parameters
-        ----------
-        trees : list of Tree
-            Without punctuation and traces, if the grammar is.
-        words : list of lists of str, optional
-            Input of the grammar, if not the words of the trees, such as their tags.
-        max_length : int, optional
-            Maximum number of words per sentence; longer sentences are skipped.
-        decoding : {"mbr", "viterbi"}
-        confidence : bool
-            Compare the probabilities of brackets with how often they are correct.
-        """
-        given = [tree.leaves() for tree in trees] if words is None else words
-        gold = [gold_spans(tree) for tree in trees]
-        few = [n for n, s in enumerate(given) if max_length is None or len(s) <= max_length]
-        lengths = [len(given[n]) for n in few]
-        sentences = [given[n] for n in few]
-        predicted = [spans_of(chart) for chart in self._charts(sentences, decoding)]
-        probabilities = self.predict_marginals(sentences) if confidence else None
-        return evaluate_brackets(lengths, [gold[n] for n in few], predicted, probabilities=probabilities)
 
     def sample(self, n: int = 1, *, seed: int | None = None, max_length: int = 200) -> list[list[str]]:
         """Return n random sentences of at most ``max_length`` words; see ``sample_trees``."""
