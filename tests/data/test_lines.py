@@ -58,7 +58,7 @@ def test_a_vocabulary_with_white_space_has_no_index():
         (["a", "a a new"], "sentence 1, token 2: 'new' is not in the vocabulary"),
         (["a", "a\na"], "sentence 1: expected a line of text"),
         (["a\0"], "sentence 0: expected a line of text"),
-        (["a", None], "sentence 1: expected a string"),
+        (["a", None], "sentence 1: expected Unicode text"),
         (["a", "\ud800"], "sentence 1: expected Unicode text"),
     ],
 )

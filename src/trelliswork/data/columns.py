@@ -155,10 +155,8 @@ def _read(
             room *= 4
     made = []
     for c, count in enumerate(strings.counts.tolist()):
-        starts, stops = strings.starts[c, :count], strings.stops[c, :count]
-        spelled = np.empty(int((stops - starts).sum()) + count, np.uint8)
-        kernels.spell(np.frombuffer(text, np.uint8), starts, stops, spelled)
-        made.append(Column(spelled.tobytes().decode().split("\n")[:-1], _fitted(tokens.ids[c], at[2])))
+        places = zip(strings.starts[c, :count].tolist(), strings.stops[c, :count].tolist(), strict=True)
+        made.append(Column([text[a:b].decode() for a, b in places], _fitted(tokens.ids[c], at[2])))
     read = [made[slots[c]] for c in chosen] if width else [[] for _ in columns or (0,)]
     return Corpus(read, _fitted(tokens.ends, at[3] + 1), None, _fitted(tokens.lines, at[2])), width, first
 

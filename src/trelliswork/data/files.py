@@ -234,12 +234,17 @@ def open_text(path: Readable, *, encoding: str = "utf-8") -> Iterator[Iterator[s
 
 @contextmanager
 def open_blocks(
-    path: str | os.PathLike[str] | Section, *, encoding: str = "utf-8"
+    path: str | os.PathLike[str] | Section,
+    *,
+    encoding: str = "utf-8",
+    size: int | None = None,
+    progress: Callable[[int], object] | None = None,
 ) -> Iterator[Iterator[tuple[bytes, bool]]]:
     """Open a text file as `open_text` does, and yield an iterator over blocks of lines, in UTF-8, as they arrive.
 
     With each block comes whether the next one has not arrived yet: a program that reads a pipe may then write what it
-    has. Files never keep it waiting. A line ends with a line feed, the last one perhaps without.
+    has. Files never keep it waiting. A line ends with a line feed, the last one perhaps without. Blocks have about
+    ``size`` bytes, by default what has arrived. ``progress`` receives the number of bytes that were read for each.
     """
     try:
         plain = "\n".encode(encoding) == b"\n"
@@ -261,14 +266,26 @@ def open_blocks(
                 raise DataError(f"{name}: expected a file, got a directory. Name a file in it.") from None
             except OSError as error:
                 raise DataError(f"{name}: cannot be read: {error.strerror or error}.") from None
-        inside = isinstance(path, Section) and path.start > 0
+        file, inside = raw, isinstance(path, Section) and path.start > 0
         if isinstance(path, Section) and (inside or path.stop is not None):
             raw = cast(BinaryIO, io.BufferedReader(_Bounded(raw, path)))
         with counting_lines_before(path):
-            yield _blocks(raw, name, encoding, inside)
+            blocks = _blocks(raw, name, encoding, inside, size)
+            yield blocks if progress is None else _counted(blocks, file, progress)
 
 
-def _blocks(raw: BinaryIO, name: str, encoding: str, inside: bool) -> Iterator[tuple[bytes, bool]]:
+def _counted(
+    blocks: Iterator[tuple[bytes, bool]], file: BinaryIO, progress: Callable[[int], object]
+) -> Iterator[tuple[bytes, bool]]:
+    """Yield blocks, and report how far the file was read for each."""
+    done = file.tell()
+    for block in blocks:
+        progress(file.tell() - done)
+        done = file.tell()
+        yield block
+
+
+def _blocks(raw: BinaryIO, name: str, encoding: str, inside: bool, size: int | None) -> Iterator[tuple[bytes, bool]]:
     """Yield the lines of a stream in blocks, checked block by block, and line by line only to locate an error.
 
     A stream that starts ``inside`` a file has neither the head of a gzip file nor a byte order mark.
@@ -288,13 +305,11 @@ def _blocks(raw: BinaryIO, name: str, encoding: str, inside: bool) -> Iterator[t
                 head += raw.read(3 - len(head))
             head = head.removeprefix(BOM)
     number = 0  # lines yielded so far
-    begun, read = (
-        [head],
-        cast(io.BufferedReader, raw).read1,
-    )  # of a line, and a read that does not wait for a full block
+    begun = [head]  # of a line
+    read = cast(io.BufferedReader, raw).read1 if size is None else raw.read  # which waits for a full block
     while True:
         with gzip_errors(name, number):
-            block = read(_BLOCK)
+            block = read(size or _BLOCK)
         waits = pipe is not None and bool(block) and not _has_arrived(pipe)
         end = block.rfind(b"\n") + 1
         begun.append(block[:end] if end else block)

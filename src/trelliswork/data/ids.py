@@ -38,7 +38,6 @@ A model that needs the words themselves gets them from `read_sentences`. A vocab
 
 from __future__ import annotations
 
-import gzip
 import os
 import tempfile
 import time
@@ -46,7 +45,6 @@ from array import array
 from collections.abc import Callable, Iterable, Iterator, Sequence, Sized
 from contextlib import ExitStack
 from dataclasses import dataclass
-from functools import partial
 from itertools import chain, islice
 from pathlib import Path
 from typing import IO, Any, Literal, NamedTuple, TypeVar
@@ -58,8 +56,9 @@ from numpy.typing import NDArray
 from trelliswork.compute import threads
 from trelliswork.compute.sharing import current
 from trelliswork.data.corpus import Corpus
-from trelliswork.data.files import BOM, GZIP, Section, gzip_errors, no_sentence, nul_byte, shorten
-from trelliswork.data.kernels.ids import BREAK, DONE, FULL, count_ids, look_up, renumber, tokenize
+from trelliswork.data.files import Section, lines_before, no_sentence, open_blocks, shorten
+from trelliswork.data.kernels.bytes import no_strings
+from trelliswork.data.kernels.ids import BREAK, tokenize
 from trelliswork.data.text import Lines, read_text
 from trelliswork.data.vocabulary import END, START, UNKNOWN, Vocabulary
 from trelliswork.errors import DataError, ValueRangeError
@@ -68,16 +67,13 @@ Source = str | os.PathLike[str] | Section | Corpus | Iterable[Any]  # `Lines` ar
 Ids = NDArray[np.int32]
 Counts = NDArray[np.int64]
 Unknown = Literal["symbol", "error"]  # what unlisted words are
-Place = Callable[[int], str]
 T = TypeVar("T")
 R = TypeVar("R")
 
 MEMORY = 1 << 30  # bytes
 BLOCK = 1 << 21  # bytes of text that are tokenized at a time, if the memory allows
 TOKENS = 1 << 18  # tokens per block of sentences in memory, if the memory allows
-_FEW = 64  # sentences for which the words of a vocabulary are looked up one by one
 _LINES = 1 << 14  # lines in memory that are tokenized at a time, if the memory allows
-_WHITE = "\t\n\v\f\r\x1c\x1d\x1e\x1f "  # between words
 BATCH = 8  # blocks that are processed in parallel
 
 
@@ -196,7 +192,7 @@ def stream_ids(
         for block in blocks:
             if len(counts) < len(numbering.ids):
                 counts = np.concatenate([counts, np.zeros(2 * len(numbering.ids) - len(counts), np.int64)])
-            count_ids(block, counts)
+            counts += np.bincount(block[block >= 0], minlength=len(counts))
             sizes.append(len(block))
             file.write(block.tobytes())
         words, totals, places = _agreed(list(numbering.ids), counts[: len(numbering.ids)])
@@ -205,8 +201,8 @@ def stream_ids(
             raise no_text(source)
         vocabulary, chosen = _choose(words, totals, min_count, max_words, unknown, edges)
         new = chosen if places is None else chosen[places]
-        stack.pop_all()  # from here on _renumbered closes the file
-    return IdStream(vocabulary, _renumbered(file, sizes, new), step)
+        stack.pop_all()  # from here on _stored closes the file
+    return IdStream(vocabulary, _stored(file, sizes, new), step)
 
 
 def read_sentences(source: Source) -> list[Sequence[Any]]:
@@ -281,37 +277,22 @@ class Numbering:
         self.ids: dict[bytes, int] = {}  # of new words; with a vocabulary, of those of its words that occurred
         self._spellings: dict[bytes, int] = {} if lower else self.ids  # ids of words as they are written
 
-    def number(self, words: list[bytes], where: Place) -> Ids:
+    def number(self, words: list[bytes], where: Callable[[int], str]) -> Ids:
         """Return the ids of words; ``where(k)`` is the place of word k for messages."""
         known, out = self._spellings, np.empty(len(words), np.int32)
         for k, word in enumerate(words):
             number = known.get(word)
-            out[k] = self._find(word, partial(where, k)) if number is None else number
+            try:
+                out[k] = self.find(word) if number is None else number
+            except DataError as error:
+                raise DataError(f"{where(k)}: {error}") from None
         return out
 
-    def listed(self) -> dict[str, int]:
-        """Return the ids of the vocabulary's words, but those that are refused; nothing if they change case."""
-        if self.vocabulary is None or self.lower:
-            return {}
-        known = dict(self.vocabulary.index)
-        for word in self.refused:
-            known.pop(word.decode(), None)
-        return known
-
-    def _find(self, word: bytes, where: Callable[[], str]) -> int:
-        """Return the id of a word that is not in ``_spellings`` yet."""
-        try:
-            text = word.decode()
-        except UnicodeDecodeError as error:
-            raise DataError(
-                f"{where()}: expected UTF-8, but a word has the byte 0x{word[error.start]:02x}: "
-                f"{shorten(word.decode(errors='backslashreplace'))}. Convert the file to UTF-8."
-            ) from None
-        key = text.lower().encode() if self.lower else word
+    def find(self, word: bytes) -> int:
+        """Return the id of a word, perhaps for the first time."""
+        key = word.decode().lower().encode() if self.lower else word
         if key in self.refused:
-            raise DataError(
-                f"{where()}: {key.decode()} marks sentence edges and cannot be a word. Rename it in the text."
-            )
+            raise DataError(f"{key.decode()} marks sentence edges and cannot be a word. Rename it in the text.")
         number = self.ids.get(key) if self.vocabulary is None else self.vocabulary.index.get(key.decode())
         if number is None and self.vocabulary is None:
             number = self.ids[key] = len(self.ids)
@@ -323,28 +304,23 @@ class Numbering:
             return self.vocabulary.id(key.decode())  # not stored: there is no limit to the number of unknown words
         except KeyError:
             raise DataError(
-                f"{where()}: {shorten(key.decode())} is not in the vocabulary, which has no unknown word. Train or "
-                "count again with unknown='symbol', or remove the word from the text."
+                f"{shorten(key.decode())} is not in the vocabulary, which has no unknown word. Train or count again "
+                "with unknown='symbol', or remove the word from the text."
             ) from None
 
 
-def _file_blocks(
-    files: list[Path | Section], numbering: Numbering, progress: Callable[[int], None], size: int
-) -> Iterator[Ids]:
-    """Yield the ids of text files in blocks; ``progress`` receives the number of bytes read since the last call."""
-    blocks = chain.from_iterable(_bytes_of(path, progress, size) for path in files)
-    while batch := list(islice(blocks, BATCH)):
-        tokenized = in_parallel(lambda block: tokenized_block(*block), batch)
-        for (text, path, line), (ids, words, starts) in zip(batch, tokenized, strict=True):
+class _StringIds(dict[str, int]):
+    """Ids of words as strings, each of which is numbered once."""
 
-            def where(k: int, text: bytes = text, path: Any = path, line: int = line, at: Any = starts) -> str:
-                number = line + text.count(b"\n", 0, int(at[k]))
-                return f"{path}:{number + (path.lines_before() if isinstance(path, Section) else 0)}"
+    def __init__(self, numbering: Numbering) -> None:
+        self._numbering = numbering
 
-            new = numbering.number(words, where)
-            ids[ids >= 0] = new[ids[ids >= 0]]
-            if len(ids):
-                yield ids
+    def __missing__(self, word: str) -> int:
+        try:
+            self[word] = number = self._numbering.find(word.encode())
+        except (AttributeError, UnicodeEncodeError):
+            raise DataError(f"expected a word of Unicode text (str), got {shorten(word)}.") from None
+        return number
 
 
 def in_parallel(function: Callable[[T], R], items: Sequence[T]) -> list[R]:
@@ -358,51 +334,58 @@ def in_parallel(function: Callable[[T], R], items: Sequence[T]) -> list[R]:
     return results
 
 
-def tokenized_block(text: bytes, path: Path | Section, line: int) -> tuple[Ids, list[bytes], NDArray[np.int64]]:
-    """Return a stream of ids of the words of a block, the words, and the position of the first token of each."""
-    array = np.frombuffer(text, np.uint8)
-    size = 1 << min(16, max(8, len(text).bit_length()))
+def renumbered(ids: Ids, new: Ids) -> Ids:
+    """Return a stream of ids with other numbers for the words."""
+    return np.append(new, np.int32(BREAK))[ids]
+
+
+class _Tokenized(NamedTuple):
+    """A text as a stream of ids of its words, the words, and the position of the first token of each."""
+
+    ids: Ids
+    words: list[bytes]
+    starts: list[int]
+
+
+def _tokenized(text: bytes, keep_empty: bool = False) -> _Tokenized:
+    array, room = np.frombuffer(text, np.uint8), 1 << min(15, max(7, len(text).bit_length() - 1))
+    out = np.empty(len(text) + 2, np.int32)
     while True:
-        table = np.full(size, -1, np.int32)
-        hashes = np.empty(size // 2, np.uint64)
-        starts, stops = np.empty(size // 2, np.int64), np.empty(size // 2, np.int64)
-        out = np.empty(len(text) + 2, np.int32)
-        n, n_words, status = tokenize(array, table, hashes, starts, stops, out)
-        if status != FULL:
+        strings = no_strings(1, room)
+        n = tokenize(array, keep_empty, strings, out)
+        if n >= 0:
             break
-        size *= 4
-    if status != DONE:
-        line += path.lines_before() if isinstance(path, Section) else 0
-        raise nul_byte(str(path), line + text.count(b"\n", 0, status))
-    words = [text[a:b] for a, b in zip(starts[:n_words].tolist(), stops[:n_words].tolist(), strict=True)]
-    return out[:n].copy(), words, starts[:n_words].copy()
+        room *= 4
+    starts, stops = (places[0, : strings.counts[0]].tolist() for places in (strings.starts, strings.stops))
+    return _Tokenized(out[:n].copy(), [text[a:b] for a, b in zip(starts, stops, strict=True)], starts)
+
+
+def _file_blocks(
+    files: list[Path | Section], numbering: Numbering, progress: Callable[[int], None], size: int
+) -> Iterator[Ids]:
+    """Yield the ids of text files in blocks; ``progress`` receives the number of bytes read since the last call."""
+    blocks = chain.from_iterable(_bytes_of(path, progress, size) for path in files)
+    while batch := list(islice(blocks, BATCH)):
+        tokenized = in_parallel(lambda block: _tokenized(block[0]), batch)
+        for (text, path, line), (ids, words, starts) in zip(batch, tokenized, strict=True):
+
+            def where(k: int, text: bytes = text, path: Any = path, line: int = line, at: Any = starts) -> str:
+                return f"{path}:{lines_before(path) + line + text.count(bytes([10]), 0, at[k])}"
+
+            new = numbering.number(words, where)
+            if len(ids):
+                yield renumbered(ids, new)
 
 
 def _bytes_of(
     path: Path | Section, progress: Callable[[int], None], size: int
 ) -> Iterator[tuple[bytes, Path | Section, int]]:
-    """Yield blocks of whole lines of a plain or gzip file, about ``size`` bytes, and the number of their first line."""
-    section = path if isinstance(path, Section) else Section(str(path))
-    line, done = 1, section.start
-    try:
-        with Path(section.path).open("rb") as raw:
-            packed = section.start == 0 and raw.read(len(GZIP)) == GZIP
-            raw.seek(section.start)
-            file: IO[bytes] | gzip.GzipFile = gzip.GzipFile(fileobj=raw) if packed else raw
-            while True:
-                left = None if section.stop is None or packed else section.stop - raw.tell()
-                with gzip_errors(str(path), line):
-                    block = file.read(size) + file.readline() if left is None or left > size else file.read(left)
-                if not block:
-                    return
-                if line == 1 and not section.start:
-                    block = block.removeprefix(BOM)
-                yield block, path, line
-                line += block.count(b"\n")
-                progress(raw.tell() - done)
-                done = raw.tell()
-    except OSError as error:
-        raise DataError(f"{path}: cannot be read: {error.strerror or error}.") from None
+    """Yield blocks of whole lines of a file, about ``size`` bytes, and the number of their first line."""
+    line = 1
+    with open_blocks(path, size=size, progress=progress) as blocks:
+        for block, _ in blocks:
+            yield block, path, line
+            line += block.count(b"\n")
 
 
 def _line_blocks(
@@ -411,72 +394,42 @@ def _line_blocks(
     """Yield the ids of sentences as strings in blocks of ``size`` sentences."""
     rest, n = iter(lines), 0
     while some := list(islice(rest, size)):
-        yield _ids_of_lines(some, n, numbering, keep_empty)
+        text = _joined(some, n)
+        ids, words, starts = _tokenized(text, keep_empty)
+
+        def where(k: int, text: bytes = text, n: int = n, starts: list[int] = starts) -> str:
+            *before, line = text[: starts[k]].split(b"\n")
+            return f"sentence {n + len(before)}, token {len(line.split())}"
+
+        yield renumbered(ids, numbering.number(words, where))
         n += len(some)
         progress(len(some))
 
 
-def _ids_of_lines(lines: list[str], n: int, numbering: Numbering, keep_empty: bool) -> Ids:
-    """Return the ids of sentences, of which ``n`` precede the first."""
+def _joined(lines: list[str], n: int) -> bytes:
+    """Return sentences, of which ``n`` precede the first, as one text; raise DataError if one is no line of text."""
     try:
-        joined = "\n".join(lines)
-    except TypeError:
-        k = next(k for k, line in enumerate(lines) if not isinstance(line, str))
-        raise DataError(f"sentence {n + k}: expected a string, got {shorten(lines[k])}.") from None
-    if joined.count("\n") >= len(lines) or "\0" in joined:
-        k = next(k for k, line in enumerate(lines) if "\n" in line or "\0" in line)
-        raise DataError(f"sentence {n + k}: expected a line of text, but it has a line break or a NUL. Split it there.")
-    try:
-        text = joined.encode()
-    except UnicodeEncodeError:
-        k = next(k for k, line in enumerate(lines) if any("\ud800" <= c <= "\udfff" for c in line))
-        raise DataError(f"sentence {n + k}: expected Unicode text (str), got {shorten(lines[k])}.") from None
-    starts: NDArray[np.int64]
-
-    def where(k: int) -> str:
-        before = text[: int(starts[k])]
-        line = before.rfind(b"\n") + 1
-        return f"sentence {n + before.count(bytes([10]))}, token {len(before[line:].split())}"
-
-    index = None if numbering.vocabulary is None or numbering.lower else word_index(numbering.vocabulary)
-    if index is None:
-        ids, words, starts = tokenized_block(text, Path(), 1)
-        renumber(ids, numbering.number(words, where))
-    else:
-        ids, starts, stops = index.ids(text, len(numbering.refused) // 2)  # <s>, if it is refused, has id 0
-        words = [text[a:b] for a, b in zip(starts.tolist(), stops.tolist(), strict=True)]
-        ids[ids < BREAK] = numbering.number(words, where)
-    ends = np.flatnonzero(ids < 0)
-    if not keep_empty or len(ends) == len(lines):
-        return ids
-    empty = [k for k, line in enumerate(lines) if not line.strip(_WHITE)]
-    at = np.array(empty) - np.arange(len(empty))  # sentences with words before each of them
-    return np.insert(ids, np.concatenate([[0], ends + 1])[at], BREAK)
+        text = "\n".join(lines).encode()
+        if text.count(b"\n") < len(lines) and b"\0" not in text:
+            return text
+    except (TypeError, UnicodeEncodeError):
+        pass
+    for k, line in enumerate(lines, start=n):
+        if not isinstance(line, str) or any("\ud800" <= c <= "\udfff" for c in line):
+            raise DataError(f"sentence {k}: expected Unicode text (str), got {shorten(line)}.")
+        if "\n" in line or "\0" in line:
+            raise DataError(f"sentence {k}: expected a line of text, but it has a line break or a NUL. Split it there.")
+    raise AssertionError("one of the lines is odd")
 
 
 class WordIndex(NamedTuple):
-    """The words of a vocabulary as one text, and a hash table of them (`data.kernels.ids.tokenize`)."""
+    """The words of a vocabulary as one text, and a hash table of them (`data.kernels.bytes.Strings` of one column)."""
 
     text: NDArray[np.uint8]
     table: NDArray[np.int32]
     hashes: NDArray[np.uint64]
     starts: NDArray[np.int64]
     stops: NDArray[np.int64]
-
-    def ids(self, text: bytes, first: int) -> tuple[NDArray[np.int32], NDArray[np.int64], NDArray[np.int64]]:
-        """Return the stream of ids of a text, and the first and last position of words that are not listed.
-
-        The k-th of these has the id ``-2 - k`` in the stream; so have words with an id below ``first``.
-        """
-        array = np.frombuffer(text, np.uint8)
-        out = np.empty(len(text) // 2 + 2 + text.count(b"\n"), np.int32)
-        room = 1024
-        while True:
-            starts, stops = np.empty(room, np.int64), np.empty(room, np.int64)
-            n, n_new = look_up(array, self, first, starts, stops, out)
-            if n_new <= room:
-                return out[:n], starts[:n_new], stops[:n_new]
-            room = n_new
 
 
 _indexes: WeakKeyDictionary[Vocabulary, WordIndex | None] = WeakKeyDictionary()
@@ -491,16 +444,15 @@ def word_index(vocabulary: Vocabulary) -> WordIndex | None:
 
 def _built(vocabulary: Vocabulary) -> WordIndex | None:
     try:
-        text = np.frombuffer("\n".join(vocabulary.items).encode(), np.uint8)
+        joined = "\n".join(vocabulary.items).encode()
     except UnicodeEncodeError:
         return None
-    n = len(vocabulary)
-    table = np.full(2 << (2 * n).bit_length(), -1, np.int32)
-    hashes, starts, stops = np.empty(n + 1, np.uint64), np.empty(n + 1, np.int64), np.empty(n + 1, np.int64)
-    length, n_words, status = tokenize(text, table, hashes, starts, stops, np.empty(len(text) + 2, np.int32))
-    if status != DONE or n_words != n or length != 2 * n:
+    n, text = len(vocabulary), np.frombuffer(joined, np.uint8)
+    strings = no_strings(1, 2 * n + 1)  # few words to compare
+    length = tokenize(text, False, strings, np.empty(len(text) + 2, np.int32))
+    if b"\0" in joined or strings.counts[0] != n or length != 2 * n:
         return None
-    return WordIndex(text, table, hashes, starts, stops)
+    return WordIndex(text, strings.table[0], *(array[0, :n] for array in strings[1:4]))
 
 
 def _sentence_blocks(
@@ -515,9 +467,7 @@ def _sentence_blocks(
     if isinstance(sentences, Corpus):
         source = f"{sentences.source}, " if sentences.source else ""
         sentences = sentences.sentences()
-    flat = array("i")
-    known = numbering.listed() if not isinstance(sentences, Sized) or len(sentences) > _FEW else {}
-    n_read = 0
+    flat, known, n_read = array("i"), _StringIds(numbering), 0
     for n, sentence in enumerate(sentences):
         if isinstance(sentence, str):
             raise ValueRangeError(
@@ -527,9 +477,10 @@ def _sentence_blocks(
         start = len(flat)
         try:
             flat.extend(map(known.__getitem__, sentence))
-        except (KeyError, TypeError):  # a word for the first time, or no word at all
-            del flat[start:]
-            flat.extend(_new_words(n, sentence, known, numbering, source))
+        except (DataError, TypeError) as error:
+            t = len(flat) - start
+            what = error if isinstance(error, DataError) else f"expected a word, got {shorten(sentence[t])}."
+            raise DataError(f"{source}sentence {n}, token {t}: {what}").at(n, t) from None
         if len(sentence) or keep_empty:
             flat.append(BREAK)
         n_read += 1
@@ -542,35 +493,12 @@ def _sentence_blocks(
     progress(n_read)
 
 
-def _new_words(
-    n: int, sentence: Sequence[str], known: dict[str, int], numbering: Numbering, source: str
-) -> Iterator[int]:
-    """Yield the ids of sentence n, and add them to those that are known."""
-    for t, word in enumerate(sentence):
-        place = f"{source}sentence {n}, token {t}"
-        try:
-            if word not in known:
-                known[word] = int(numbering.number([_encoded(word, place)], [place].__getitem__)[0])
-        except DataError as error:
-            raise error.at(n, t) from None
-        yield known[word]
-
-
-def _encoded(word: str, place: str) -> bytes:
-    try:
-        return word.encode()
-    except (AttributeError, UnicodeEncodeError):
-        raise DataError(f"{place}: expected a word of Unicode text (str), got {shorten(word)}.") from None
-
-
-def _renumbered(file: IO[bytes], sizes: list[int], new: Ids) -> Iterator[Ids]:
+def _stored(file: IO[bytes], sizes: list[int], new: Ids) -> Iterator[Ids]:
     """Yield blocks of a temporary file with their ids in the vocabulary, and delete the file."""
     with file:
         file.seek(0)
         for size in sizes:
-            block = np.frombuffer(file.read(4 * size), np.int32).copy()
-            renumber(block, new)
-            yield block
+            yield renumbered(np.frombuffer(file.read(4 * size), np.int32), new)
 
 
 def _agreed(words: list[bytes], counts: Counts) -> tuple[list[bytes], Counts, Counts | None]:

@@ -9,21 +9,11 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from trelliswork.compute.jit import helper, kernel
-from trelliswork.data.kernels.bytes import BASIS, PRIME, are_equal, finished, is_white
+from trelliswork.data.kernels.bytes import BASIS, PRIME, Strings, are_equal, is_white, no_strings, number
 
 DONE, FULL, UNUSUAL = 0, 1, 2  # status of `read`
 ACCEPTED, SKIPPED = 1, 2  # what becomes of an unusual line
 _NEWLINE = 10
-
-
-class Strings(NamedTuple):
-    """Distinct strings of columns: hash tables, and for each string its hash and its place in the text."""
-
-    table: Any  # (C, a power of two) filled with -1
-    hashes: Any  # (C, n)
-    starts: Any  # (C, n)
-    stops: Any  # (C, n)
-    counts: Any  # (C,) number of strings so far
 
 
 class TokenPlaces(NamedTuple):
@@ -53,10 +43,8 @@ class Words(NamedTuple):
 
 def empty(n: int, room: int, n_lines: int) -> tuple[Strings, TokenPlaces]:
     """Return the arrays that `read` fills, for n columns of at most ``room`` strings."""
-    places = np.empty((2, n, room), np.int64)
-    strings = np.full((n, 1 << (2 * room).bit_length()), -1, np.int32), np.empty((n, room), np.uint64), *places
     tokens = np.empty((n, n_lines), np.int32), np.empty(n_lines, np.int64), np.zeros(n_lines + 1, np.int64)
-    return Strings(*strings, np.zeros(n, np.int64)), TokenPlaces(*tokens)
+    return no_strings(n, room), TokenPlaces(*tokens)
 
 
 @helper
@@ -89,29 +77,6 @@ def _is_edge(text, start, stop, layout):
     return False
 
 
-@helper
-def _number(text, start, stop, mixed, c, strings):
-    """Return the number of the string of column c at ``start`` to ``stop``; -1 if there is no room for a new one."""
-    table, hashes, starts, stops, counts = strings
-    mask, size = table.shape[1] - 1, stop - start
-    mixed = finished(mixed)
-    at = np.int64(mixed) & mask
-    while True:
-        word = np.int64(table[c, at])
-        if word < 0:
-            word = counts[c]
-            if word == hashes.shape[1]:
-                return -1
-            table[c, at] = word
-            hashes[c, word], starts[c, word], stops[c, word] = mixed, start, stop
-            counts[c] += 1
-            return word
-        begin = starts[c, word]
-        if hashes[c, word] == mixed and stops[c, word] - begin == size and are_equal(text, start, text, begin, size):
-            return word
-        at = (at + 1) & mask
-
-
 @kernel
 def read(text, layout, strings, tokens, at):
     """Read a column file from a line on, up to its end or to a line that is unusual.
@@ -136,10 +101,10 @@ def read(text, layout, strings, tokens, at):
                 if column == width or (column == 0 and judged != ACCEPTED and _is_edge(text, start, t, layout)):
                     return UNUSUAL
                 if slots[column] >= 0:
-                    number = _number(text, start, t, mixed, slots[column], strings)
-                    if number < 0:
+                    word = number(text, start, t, mixed, slots[column], strings)
+                    if word < 0:
                         return FULL
-                    tokens.ids[slots[column], at[2]] = number
+                    tokens.ids[slots[column], at[2]] = word
                 column += 1
                 if len(separator) == 0:
                     while t < n and text[t] != _NEWLINE and is_white(text[t]):
@@ -161,19 +126,6 @@ def read(text, layout, strings, tokens, at):
         at[3] += 1
         tokens.ends[at[3]] = at[2]
     return DONE
-
-
-@kernel
-def spell(text, starts, stops, out):
-    """Copy strings of a text to ``out``, each with a line end after it; return the number of bytes."""
-    to = 0
-    for k in range(len(starts)):
-        for t in range(starts[k], stops[k]):
-            out[to] = text[t]
-            to += 1
-        out[to] = _NEWLINE
-        to += 1
-    return to
 
 
 @kernel

@@ -80,16 +80,3 @@ def merge_records(a, b, n_keys, out):
         _copy(b, rest, out, n)
         n += 1
     return n
-
-
-@kernel
-def count_up_to(run, key, n_keys):
-    """Return the number of records of a run whose key is at most that of the record ``key`` (1, W)."""
-    low, high = 0, len(run)
-    while low < high:
-        middle = (low + high) // 2
-        if _compare(run, middle, key, 0, n_keys) <= 0:
-            low = middle + 1
-        else:
-            high = middle
-    return low

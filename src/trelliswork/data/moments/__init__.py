@@ -27,14 +27,12 @@ from scipy.sparse import csr_matrix
 
 from trelliswork.compute.sharing import current
 from trelliswork.data.ids import BATCH, MEMORY, Callback, Ids, Source, Unknown, in_parallel, no_text, stream_ids
-from trelliswork.data.kernels.ids import count_ids
-from trelliswork.data.kernels.moments import pair_keys, squeeze
-from trelliswork.data.moments.runs import Record, Run, Runs, RunStore
+from trelliswork.data.moments.runs import Run, Runs, finish
 from trelliswork.data.storage import MOMENTS, load_model, save_model
 from trelliswork.data.vocabulary import Vocabulary
 from trelliswork.errors import DataError, ValueRangeError
 
-_BYTES = 24  # per token and distance while pairs are sorted and counted
+_BYTES = 16  # per token and distance, and for three more, while pairs are sorted and counted
 
 
 @dataclass(frozen=True, eq=False)
@@ -207,21 +205,22 @@ def count_moments(
     )
     C = len(text.vocabulary)
     words, lengths = np.zeros(C, np.int64), np.zeros(1, np.int64)
-    with RunStore(K, Record(2, 1), memory_limit) as store:
-        for batch in _batches(text.blocks, memory_limit // (4 * _BYTES * K)):
-            for block in batch:
-                count_ids(block, words)
-                of_sentences = np.diff(np.flatnonzero(block < 0), prepend=-1) - 1
-                lengths = _added(lengths, np.bincount(of_sentences))
-            store.add(in_parallel(lambda block: _runs(block, C, K), batch))
-            text.step.n_tokens = int(words.sum())
-            text.step.seconds = time.perf_counter() - started
-            if callback is not None:
-                callback(text.step)
-        words, lengths = current().sum(words), _total(lengths)
-        if not lengths.any():
-            raise no_text(source)
-        parts = in_parallel(lambda runs: _part(runs, C), store.finish())
+    kinds = [Runs(2, 1, memory_limit // K) for _ in range(K)]
+    for batch in _batches(text.blocks, memory_limit // (4 * _BYTES * (K + 3))):
+        for block in batch:
+            words += np.bincount(block[block >= 0], minlength=C)
+            lengths = _added(lengths, np.bincount(np.diff(np.flatnonzero(block < 0), prepend=-1) - 1))
+        blocks = in_parallel(lambda block: _runs(block, C, K), batch)
+        in_parallel(lambda k, blocks=blocks: kinds[k].add(runs[k] for runs in blocks), range(K))  # type: ignore[misc]
+        text.step.n_tokens = int(words.sum())
+        text.step.seconds = time.perf_counter() - started
+        if callback is not None:
+            callback(text.step)
+    words, lengths = current().sum(words), _total(lengths)
+    if not lengths.any():
+        raise no_text(source)
+    finish(kinds)
+    parts = in_parallel(lambda runs: _part(runs, C), kinds)
     pairs = [_matrix(*part, C) for part in parts]
     unary = words.astype(np.float64)
     unary[0] += K * lengths.sum()
@@ -248,21 +247,19 @@ def _batches(blocks: Iterator[Ids], n_tokens: int) -> Iterator[list[Ids]]:
 
 
 def _runs(ids: Ids, C: int, K: int) -> list[Run]:
-    """Sort and count the pairs of a block, by distance."""
-    n_sentences = int((ids < 0).sum())
-    keys = np.empty((K, len(ids) + (K - 1) * n_sentences), np.int64)
-    pair_keys(ids, C, keys)
-    runs = []
-    for of_distance in keys:
-        of_distance.sort()
-        run = np.empty((len(of_distance), 2), np.int64)
-        runs.append(run[: squeeze(of_distance, run)].copy())
-    return runs
+    """Sort and count the pairs of a block, by distance.
+
+    With K pads before each sentence and after the last one, no pair reaches into another sentence.
+    """
+    padded = np.repeat(np.append(np.full(K, -1, np.int32), ids), np.append(np.ones(K, int), np.where(ids < 0, K, 1)))
+    padded = np.maximum(padded, 0).astype(np.int64)
+    left, n = padded[:-K] * C, len(padded) - K
+    return [np.stack(np.unique(left + padded[k : n + k], return_counts=True), axis=1) for k in range(1, K + 1)]
 
 
 def _part(runs: Runs, C: int) -> tuple[NDArray[np.float64], NDArray[np.int32], NDArray[np.int64]]:
     """Return counts, right words and the number of pairs of each left word, of the pairs of this rank."""
-    n = len(runs)
+    n = len(runs.run)
     data, right, rows = np.empty(n), np.empty(n, np.int32), np.zeros(C, np.int64)
     at = 0
     for run in runs.slices():

@@ -16,7 +16,7 @@ from typing import Annotated, Any, ClassVar, NamedTuple, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from trelliswork.data.ids import Source, stream_ids, word_index
+from trelliswork.data.ids import Source, renumbered, stream_ids, word_index
 from trelliswork.data.text import Lines
 from trelliswork.data.vocabulary import UNKNOWN, Vocabulary
 from trelliswork.errors import DataError
@@ -24,7 +24,7 @@ from trelliswork.learning.report import Callback, FitReport, counting_callback
 from trelliswork.models.base import Arrays, Description
 from trelliswork.models.baselines.base import LeftToRight, Tokens
 from trelliswork.models.baselines.compact import CompactTables, even_stride
-from trelliswork.models.baselines.ngrams import count_ngrams, find_ngrams, renumbered
+from trelliswork.models.baselines.ngrams import count_ngrams, find_ngrams
 from trelliswork.models.baselines.sentences import Sentence, SentenceScorer
 from trelliswork.models.parameters import (
     TRAINING,
@@ -120,7 +120,8 @@ class KneserNey(LeftToRight):
         C = len(text.vocabulary)
         stride = even_stride(C)
         numbers = (np.arange(C) * stride % C).astype(np.int32)
-        tables = count_ngrams(renumbered(text.blocks, numbers), self.order, C, memory)
+        blocks = (renumbered(block, numbers) for block in text.blocks)
+        tables = count_ngrams(blocks, self.order, C, memory)
         self._set(CompactTables.counted(tables, stride, memory // (4 * self.order)), text.vocabulary)
         self.report_ = FitReport(True, "all n-grams counted", float("nan"))
         return self

@@ -20,9 +20,8 @@ from numpy.typing import NDArray
 
 from trelliswork.compute.sharing import current
 from trelliswork.data.ids import BATCH, Ids, in_parallel
-from trelliswork.data.kernels.ids import renumber
 from trelliswork.data.kernels.runs import sort_records
-from trelliswork.data.moments.runs import Record, Run, Runs, RunStore
+from trelliswork.data.moments.runs import Run, Runs, finish
 from trelliswork.data.spooled import Column, release
 from trelliswork.models.baselines.kernels.ngrams import Entries, Open, Packing, tabulate, windows
 
@@ -57,13 +56,6 @@ def find_ngrams(table: Ints, prefix: Ints, words: Ints, C: int) -> Ints:
     return np.where((prefix >= 0) & (table[at] == keys), at, -1)
 
 
-def renumbered(blocks: Iterator[Ids], numbers: Ids) -> Iterator[Ids]:
-    """Yield blocks of ids with other numbers for the words."""
-    for block in blocks:
-        renumber(block, numbers)
-        yield block
-
-
 def count_ngrams(blocks: Iterator[Ids], order: int, C: int, memory_limit: int) -> list[NgramTable]:
     """Return the tables of orders 1 to ``order`` of a stream of ids (`data.ids.IdStream`), whose sentences get edges.
 
@@ -73,11 +65,12 @@ def count_ngrams(blocks: Iterator[Ids], order: int, C: int, memory_limit: int) -
     n_bits = int(C).bit_length()  # codes are 0 to C
     packing = Packing(n_bits, 63 // n_bits, order, C)
     width = -(-(order + 1) // packing.per_word)
-    with RunStore(1, Record(width, width), memory_limit) as store:
-        while batch := list(islice(blocks, BATCH)):
-            store.add(in_parallel(lambda block: [_sorted_windows(block, packing, width)], batch))
-        (runs,) = store.finish(unit=1 << packing.n_bits * (packing.per_word - 1))
-        return _tables(runs, packing, memory_limit, store)
+    runs = Runs(width, width, memory_limit)
+    while batch := list(islice(blocks, BATCH)):
+        runs.add(in_parallel(lambda block: _sorted_windows(block, packing, width), batch))
+    finish([runs], unit=1 << packing.n_bits * (packing.per_word - 1))
+    with ExitStack() as stack:
+        return _tables(runs, packing, memory_limit, stack)
 
 
 def _sorted_windows(ids: Ids, packing: Packing, width: int) -> Run:
@@ -92,7 +85,7 @@ def _tables(runs: Runs, packing: Packing, memory_limit: int, stack: ExitStack) -
     codes, places, keys, counts, different, sizes = np.zeros((6, order), np.int64)
     stamps = np.zeros((order - 1, C + 1), np.int64)
     is_open = Open(codes, places, keys, counts, different, sizes, stamps)
-    room = min(_ROOM, len(runs))
+    room = min(_ROOM, len(runs.run))
     found = np.empty((2, order, room + 1), np.int64)
     entries = Entries(found[0], found[1], np.zeros(order, np.int64), np.zeros(C, np.int64))
     limit = memory_limit // (4 * order)
@@ -108,7 +101,7 @@ def _tables(runs: Runs, packing: Packing, memory_limit: int, stack: ExitStack) -
     for run in runs.slices():
         for k in range(0, len(run), _ROOM):
             count(run[k : k + _ROOM])
-    count(runs.record.empty, last=True)
+    count(runs.empty, last=True)
     tables = [NgramTable(np.arange(C), current().sum(entries.words))]
     for m in range(1, order):
         # The prefix counts from the first n-gram of this rank; words are numbered for all ranks.
