@@ -12,7 +12,7 @@ from trelliswork.data import Corpus, read_columns
 from trelliswork.data import columns as columns_module
 from trelliswork.data.columns import write_columns_with
 from trelliswork.data.corpus import Column
-from trelliswork.data.files import no_sentence, open_text, shorten, splitter
+from trelliswork.data.files import lines_of, no_sentence, open_text, shorten, splitter
 from trelliswork.data.shares import excerpts
 from trelliswork.errors import DataError, ShapeError, ValueRangeError
 
@@ -41,7 +41,7 @@ def test_sentences_and_columns(write):
     assert corpus.offsets.tolist() == [0, 2, 3]
     assert corpus.offsets.dtype == np.int64
     assert corpus.sentences(2) == [["B-NP", "I-NP"], ["B-VP"]]
-    assert corpus.lines is None
+    assert corpus.raw is None
     assert corpus.token_lines.tolist() == [0, 1, 5]
     assert corpus.source.endswith("train.txt")
 
@@ -87,8 +87,6 @@ def test_docstart(write):
     corpus = read_columns(path, keep_lines=True)
     assert corpus.sentences() == [["a"], ["c"]]
     assert tagged(corpus, [["x", "y"]]) == "-DOCSTART- -X- O\n\na b x\n-DOCSTART- -X- O\nc d y\n"
-    path = write("-DOCSTART- O\n\na b\n")
-    assert read_columns(path, skip_docstart=False).sentences() == [["-DOCSTART-"], ["a"]]
 
 
 def test_equal_strings_are_one_object(write):
@@ -202,9 +200,8 @@ def test_conll2000(data_dir, name, sentences, tokens, types):
 
 
 def test_boundaries_of_documents_end_a_sentence(write):
-    path = write("#begin document (a); part 0\na b\n#end document\n# b\nc d\n<doc> x y\ne f\n")
-    corpus = read_columns(path, boundaries=["<doc>"])
-    assert corpus.sentences() == [["a"], ["#", "c"], ["e"]]
+    path = write("#begin document (a); part 0\na b\n#end document\n# b\nc d\n")
+    assert read_columns(path).sentences() == [["a"], ["#", "c"]]
 
 
 ODD = st.sampled_from(
@@ -236,7 +233,7 @@ def outcome(path, **options):
         texts = [tagged(corpus, [values], separator=options.get("separator")) for values in (labels, list(labels))]
     except (DataError, ValueRangeError) as error:
         return type(error), str(error)
-    columns, lines = [list(column) for column in corpus.columns], list(corpus.lines)
+    columns, lines = [list(column) for column in corpus.columns], lines_of(corpus.raw)
     return columns, corpus.offsets.tolist(), corpus.token_lines.tolist(), lines, *texts
 
 

@@ -58,7 +58,7 @@ def test_words_only(write):
         assert corpus.sentences() == [["Sue", "does", "n't", "know", "."], ["10 000"]]
     corpus = read_conllu(write(SAMPLE), columns=("upos", "id"))
     assert corpus.columns == [["PROPN", "AUX", "PART", "VERB", "PUNCT", "NUM"], [*"12345", "1"]]
-    assert corpus.lines is None
+    assert corpus.raw is None
 
 
 @pytest.mark.parametrize(
@@ -116,7 +116,7 @@ def test_one_column_is_replaced(write):
     again = read_conllu(write(text), columns=COLUMNS, keep_lines=True)
     assert again.columns[4] == new
     assert [again.columns[1], again.columns[3]] == corpus.columns
-    changed = [a != b for a, b in zip(again.lines, corpus.lines, strict=True)]
+    changed = [a != b for a, b in zip(again.raw.split(b"\n"), corpus.raw.split(b"\n"), strict=True)]
     assert [i for i, c in enumerate(changed) if c] == corpus.token_lines.tolist()
 
 

@@ -19,7 +19,7 @@ def test_heads_labels_and_empty_columns(tmp_path):
     assert corpus.sentences(2) == [["NN", "NN"], ["NN"]]
     assert heads == [[2, 0], [None]]
     assert labels == [["x", "root"], [None]]
-    assert corpus.lines is not None
+    assert corpus.raw is not None
 
 
 @pytest.mark.parametrize(

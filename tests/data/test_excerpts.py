@@ -8,7 +8,7 @@ import threading
 import pytest
 
 from trelliswork.data import bundled, read_columns
-from trelliswork.data.files import Section, open_blocks, open_text
+from trelliswork.data.files import Excerpt, open_blocks, open_text
 from trelliswork.data.shares import excerpts
 from trelliswork.data.tokenize import read_raw_text, safe_end
 from trelliswork.errors import DataError
@@ -34,7 +34,7 @@ def test_parts_are_the_file(tmp_path, size, blank_lines):
     assert [part.last for part in parts] == [False] * (len(parts) - 1) + [True]
     at = 0
     for part in parts:
-        assert part.start == at
+        assert part.before == at
         assert part.notes is parts[0].notes
         at += len(part.lines)
         if blank_lines and not part.last:
@@ -61,7 +61,7 @@ def test_errors_in_parts_count_lines_from_the_start(tmp_path):
     bad = excerpts(write(tmp_path / "b", "a\n\n\x00\n"), blank_lines=True, first=1)
     with pytest.raises(DataError, match="b:3: expected text, got a NUL"):
         list(bad)
-    section = Section(path, start=5)  # after the first sentence
+    section = Excerpt(path, start=5)  # after the first sentence
     parts = list(excerpts(section, blank_lines=True, first=1, most=1))
     with pytest.raises(DataError, match=r"a:6: expected 2 columns, as in line 4, got 1"):
         read_all(parts)

@@ -153,7 +153,7 @@ def test_wrong_sources_raise(tmp_path):
 @given(st.binary(max_size=60))
 def test_bytes_are_split_as_python_splits_them(content):
     clean = content.replace(b"\0", b"").decode("latin-1").encode()
-    ids, words, _ = ids_module._tokenized(clean)
+    ids, words, _ = ids_module.tokenized(clean)
     lines = [fields_of(line) for line in clean.decode().split("\n")]
     joined = " ".join("\n" if i < 0 else words[i].decode() for i in ids)
     assert joined == " ".join(word for line in lines if line for word in [*line, "\n"])

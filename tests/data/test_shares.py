@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from trelliswork.data import Corpus, read_columns, read_conllu, read_crfsuite, read_dependencies, read_text, read_trees
 from trelliswork.data.corpus import AttributeCorpus
-from trelliswork.data.files import Section, open_text
+from trelliswork.data.files import Excerpt, open_text
 from trelliswork.data.shares import shares
 from trelliswork.errors import DataError
 
@@ -58,7 +58,7 @@ def test_files_that_cannot_be_cut(tmp_path, size):
     for k, file in enumerate(files):
         Path(file).write_text("(S\n (NN a))\n" * (k + 1))
     every = [section for part in pieces(files, size, None) for section in part]
-    assert every == [Section(file) for file in files]
+    assert every == [Excerpt(file) for file in files]
     assert sum(len(read_trees(section)) for section in every) == 6
 
 
@@ -95,7 +95,7 @@ def test_errors_have_the_line_of_the_file(tmp_path, kind, size):
 def test_a_section_inside_a_file_has_no_byte_order_mark(tmp_path):
     file = tmp_path / "file"
     file.write_bytes("a\n\ufeffb\n".encode())
-    with open_text(Section(str(file), 2)) as lines:
+    with open_text(Excerpt(str(file), 2)) as lines:
         assert list(lines) == ["\ufeffb"]
 
 

@@ -87,9 +87,9 @@ def read_columns(path: Path) -> None:
     corpus = t.read_columns(path, keep_lines=True)
     out = io.StringIO()
     write_columns_with(corpus, [["x"] * corpus.n_tokens], out)
-    assert out.getvalue().count("\n") == len(corpus.lines)
+    assert out.getvalue().count("\n") == corpus.raw.count(b"\n") + (not corpus.raw.endswith(b"\n"))
     t.read_columns(path, columns=[0, -1])
-    t.read_columns(path, separator="\t", skip_docstart=False)
+    t.read_columns(path, separator="\t")
     t.read_columns(path, encoding="latin-1")
 
 
@@ -97,7 +97,7 @@ def read_conllu(path: Path) -> None:
     corpus = t.read_conllu(path, columns=("form", "upos", "misc"), keep_lines=True)
     out = io.StringIO()
     write_conllu_with(corpus, "upos", ["X"] * corpus.n_tokens, out)
-    assert out.getvalue().count("\n") == len(corpus.lines)
+    assert out.getvalue().count("\n") == corpus.raw.count(b"\n") + (not corpus.raw.endswith(b"\n"))
     t.read_dependencies(path)
 
 

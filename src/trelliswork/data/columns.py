@@ -1,6 +1,6 @@
 """Column files as in CoNLL-2000 and CoNLL-2003: one token per line, a blank line between sentences."""
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any, TextIO
 
@@ -10,17 +10,17 @@ from numpy.typing import NDArray
 from trelliswork.data.corpus import Column, Corpus
 from trelliswork.data.files import (
     Excerpt,
-    RawLines,
     Readable,
     check_is_columns,
     counting_lines_before,
     fields_of,
     lines_before,
+    lines_of,
     no_sentence,
-    open_blocks,
     shorten,
     source_name,
     splitter,
+    whole_text,
 )
 from trelliswork.errors import DataError, ShapeError, ValueRangeError
 
@@ -34,27 +34,23 @@ def read_columns(
     *,
     columns: Sequence[int] | None = None,
     separator: str | None = None,
-    skip_docstart: bool = True,
-    boundaries: Sequence[str] = (),
     keep_lines: bool = False,
     allow_empty: bool = False,
     encoding: str = "utf-8",
 ) -> Corpus:
     r"""Read a column file.
 
+    Lines ``-DOCSTART-`` (CoNLL-2003), ``#begin document`` and ``#end document`` (CoNLL-2012) end a sentence and are
+    skipped.
+
     Parameters
     ----------
     path : str or path
-        A plain or gzip file, or a `Section` of one; ``-`` is the standard input.
+        A plain or gzip file, or an `Excerpt` of one; ``-`` is the standard input.
     columns : sequence of int, optional
         Columns to return, counted from 0; negative numbers count from the end. Default: all.
     separator : str, optional
         Separator of columns, such as ``"\t"``. Default: any run of ASCII white space.
-    skip_docstart : bool
-        Whether to skip the lines ``-DOCSTART-`` at the start of the documents of CoNLL-2003, and ``#begin document``
-        and ``#end document`` of CoNLL-2012. They end a sentence.
-    boundaries : sequence of str
-        Other first columns of lines that are skipped and end a sentence, such as ``<doc>``.
     keep_lines : bool
         Whether to keep the lines, to write them back with `write_columns_with`.
     allow_empty : bool
@@ -77,65 +73,41 @@ def read_columns(
     if columns is not None and not len(columns):
         raise ValueRangeError("columns must name at least one column, got none. Leave it out to get all.")
     splitter(separator)  # which checks it
-    edges = {*boundaries, *(_EDGES if skip_docstart else ())}
-    text, error = _whole(path, encoding)
+    text = whole_text(path, encoding=encoding)
     notes = path.notes if isinstance(path, Excerpt) else {}
     before = lines_before(path)
     width, first = notes.get("columns", (0, before))  # of earlier parts of the file
     with counting_lines_before(path):
-        corpus, width, first = _read(text, source_name(path), columns, separator, edges, width, first - before)
-    if error is not None:  # after those of earlier lines
-        raise error
+        corpus, width, first = _read(text, source_name(path), columns, separator, width, first - before)
     if not width and not allow_empty:
         raise no_sentence(source_name(path), "one token per line, with its columns")
     if width:
         notes.setdefault("columns", (width, first + before))
-    return replace(corpus, lines=text if keep_lines else None, source=source_name(path), file=path)
-
-
-def _whole(path: Readable, encoding: str) -> tuple[RawLines, DataError | None]:
-    """Return the lines of a file, and the error of a line that cannot be read, which ends them."""
-    if isinstance(path, Excerpt):
-        return path.lines, None
-    parts: list[bytes] = []
-    error = None
-    try:
-        with open_blocks(path, encoding=encoding) as blocks:
-            parts.extend(block for block, _ in blocks)
-    except DataError as raised:
-        error = raised
-    return RawLines(b"".join(parts)), error
+    return replace(corpus, raw=text if keep_lines else None, source=source_name(path), file=path)
 
 
 def _read(
-    lines: RawLines,
-    source: str,
-    columns: Sequence[int] | None,
-    separator: str | None,
-    edges: Collection[str],
-    width: int,
-    first: int,
+    text: bytes, source: str, columns: Sequence[int] | None, separator: str | None, width: int, first: int
 ) -> tuple[Corpus, int, int]:
     """Return the sentences of a text, its number of columns and the line that shows it; 0 if they are unknown.
 
-    Compiled code reads regular lines. It leaves others here: the first one, those whose first column is one of
-    ``edges``, and errors.
+    Compiled code reads regular lines. It leaves others here: the first one, those that may end a document, and errors.
     """
     from trelliswork.data.kernels import columns as kernels  # not imported where no file is read
 
-    text, split, n_lines = lines.text, splitter(separator), len(lines)
+    split, n_lines = splitter(separator), text.count(b"\n") + 1
     room, chosen = min(n_lines, _FEW), _chosen(columns, width, source, "") if width else []
     while True:  # again when the number of columns is known, and if there are more strings than expected
         wanted = list(dict.fromkeys(chosen))
         slots = np.full(width, -1, np.int64)
         slots[wanted] = np.arange(len(wanted))
-        layout = kernels.Layout(_packed([separator or ""])[0], slots, *_packed(edges))
+        layout = kernels.Layout(_packed([separator or ""])[0], slots, *_packed(_EDGES))
         strings, tokens = kernels.empty(len(wanted), room, n_lines)
         at = np.zeros(5, np.int64)
         while (status := kernels.read(np.frombuffer(text, np.uint8), layout, strings, tokens, at)) == kernels.UNUSUAL:
             line, number = text[at[0] : text.find(b"\n", at[0]) % (len(text) + 1)].decode(), int(at[1]) + 1
             fields = split(line)
-            if fields[0] in edges and (fields[0] not in _DOCUMENT or fields[1:2] == ["document"]):
+            if fields[0] in _EDGES and (fields[0] not in _DOCUMENT or fields[1:2] == ["document"]):
                 at[4] = kernels.SKIPPED
             elif not width:
                 check_is_columns(line, source)
@@ -197,7 +169,7 @@ def write_columns_with(
     ``file``. The default separator is a tab if the line of the first token has one, otherwise a space; white space at
     the end of the line of a token is then dropped. ``notes`` of an `Excerpt` keep it for all parts of a file.
     """
-    if corpus.lines is None or corpus.token_lines is None:
+    if corpus.raw is None or corpus.token_lines is None:
         raise ValueRangeError("corpus has no lines to write. Read it with keep_lines=True.")
     for k, values in enumerate(extra):
         if len(values) != corpus.n_tokens:
@@ -206,23 +178,23 @@ def write_columns_with(
             breaks = fields_of(value) != [value] if separator is None else separator in value
             if not value or breaks or "\n" in value or "\r" in value:
                 raise ValueRangeError(f"extra[{k}] must have values that fit into a column, got {shorten(value)}.")
-    lines, token_lines = corpus.lines, corpus.token_lines
+    text, token_lines = corpus.raw, corpus.token_lines
     between = separator
     if between is None:
-        between = (notes or {}).get("between") or _between(lines, token_lines)
+        between = (notes or {}).get("between") or _between(text, token_lines)
         if notes is not None and len(token_lines):
             notes["between"] = between
     strip = separator is None and len(extra) > 0
-    file.write(_with_columns(lines, token_lines, list(map(Column.of, extra)), between, strip))
+    file.write(_with_columns(text, token_lines, list(map(Column.of, extra)), between, strip))
 
 
-def _between(lines: Sequence[str], token_lines: NDArray[np.int64]) -> str:
+def _between(text: bytes, token_lines: NDArray[np.int64]) -> str:
     """Return the separator of the first token's line."""
-    return "\t" if len(token_lines) and "\t" in lines[token_lines[0]].strip() else " "
+    return "\t" if len(token_lines) and "\t" in lines_of(text)[token_lines[0]].strip() else " "
 
 
 def _with_columns(
-    lines: RawLines, token_lines: NDArray[np.int64], extra: Sequence[Column], between: str, strip: bool
+    text: bytes, token_lines: NDArray[np.int64], extra: Sequence[Column], between: str, strip: bool
 ) -> str:
     """Return the lines of a text, each with a line end, and with new columns at those of tokens."""
     from trelliswork.data.kernels import columns as kernels
@@ -232,7 +204,7 @@ def _with_columns(
     ids = np.array([first + values.ids for first, values in zip(firsts, extra, strict=False)], np.int64)
     ids = ids.reshape(len(extra), len(token_lines))
     joint = np.frombuffer(between.encode(), np.uint8)
-    out = np.empty(len(lines.text) + 1 + ids.size * len(joint) + int(np.diff(ends)[ids].sum()), np.uint8)
+    out = np.empty(len(text) + 1 + ids.size * len(joint) + int(np.diff(ends)[ids].sum()), np.uint8)
     words = kernels.Words(spelled, ends, ids)
-    n = kernels.write(np.frombuffer(lines.text, np.uint8), token_lines, strip, joint, words, out)
+    n = kernels.write(np.frombuffer(text, np.uint8), token_lines, strip, joint, words, out)
     return out[:n].tobytes().decode()

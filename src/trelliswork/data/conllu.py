@@ -5,8 +5,19 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TextIO
 
-from trelliswork.data.corpus import Corpus, CorpusBuilder
-from trelliswork.data.files import Readable, open_text, shorten, source_name, whole_number
+import numpy as np
+
+from trelliswork.data.corpus import Corpus
+from trelliswork.data.files import (
+    Readable,
+    counting_lines_before,
+    lines_of,
+    no_sentence,
+    shorten,
+    source_name,
+    whole_number,
+    whole_text,
+)
 from trelliswork.errors import DataError, ShapeError, ValueRangeError
 
 COLUMNS = ("id", "form", "lemma", "upos", "xpos", "feats", "head", "deprel", "deps", "misc")
@@ -24,7 +35,7 @@ def read_conllu(
     Parameters
     ----------
     path : str or path
-        A plain or gzip file in UTF-8, or a `Section` of one; ``-`` is the standard input.
+        A plain or gzip file in UTF-8, or an `Excerpt` of one; ``-`` is the standard input.
     columns : sequence of str
         Columns to return: id, form, lemma, upos, xpos, feats, head, deprel, deps, misc.
     keep_lines : bool
@@ -48,16 +59,16 @@ def read_conllu(
     if isinstance(columns, str) or not len(columns):
         raise ValueRangeError(f"columns must be a sequence of names such as ('form', 'upos'), got {shorten(columns)}.")
     chosen, source = [_index(name) for name in columns], source_name(path)
-    builder, number, sentence, lines = CorpusBuilder(path, len(chosen)), 0, _Ids(), list[str]()
-    with open_text(path) as file:
-        for number, line in enumerate(file, start=1):
-            if keep_lines:
-                lines.append(line)
+    chosen, source, text = [_index(name) for name in columns], source_name(path), whole_text(path)
+    flat, unique = list[str](), dict[str, str]()  # all columns of the first word, of the second, ...
+    token_lines, ends, sentence, number = list[int](), [0], _Ids(), 0
+    with counting_lines_before(path):
+        for number, line in enumerate(lines_of(text), start=1):
             if line.startswith("#"):
                 continue
             if not line.strip("\t "):
                 sentence.finish(f"{source}:{number}")
-                builder.end_sentence()
+                ends.append(len(token_lines))
                 sentence = _Ids()
                 continue
             fields = line.split("\t")
@@ -69,12 +80,16 @@ def read_conllu(
             if fields[0] == str(sentence.words + 1):
                 sentence.words += 1
                 sentence.empty = 0
-                builder.add([fields[c] for c in chosen], number - 1)
+                flat += [unique.setdefault(fields[c], fields[c]) for c in chosen]
+                token_lines.append(number - 1)
             elif complaint := sentence.skip(fields[0]):
                 raise DataError(f"{source}:{number}: {complaint}: {shorten(line)}.")
         sentence.finish(f"{source}:{number}")
-    builder.end_sentence()
-    return builder.corpus(allow_empty, "ten columns, one word per line", lines if keep_lines else None)
+    if not token_lines and not allow_empty:
+        raise no_sentence(source, "ten columns, one word per line")
+    offsets, places = np.unique([*ends, len(token_lines)]), np.array(token_lines, np.int64)
+    of_column = [flat[c :: len(chosen)] for c in range(len(chosen))]
+    return Corpus(of_column, offsets, text if keep_lines else None, places, source, path)
 
 
 @dataclass(slots=True)
@@ -200,14 +215,14 @@ def write_conllu_with(corpus: Corpus, column: str, values: list[str], file: Text
     c = _index(column)
     if c == 0:
         raise ValueRangeError("column must not be id: ids count the words.")
-    if corpus.lines is None or corpus.token_lines is None:
+    if corpus.raw is None or corpus.token_lines is None:
         raise ValueRangeError("corpus has no lines to write. Read it with keep_lines=True.")
     if len(values) != corpus.n_tokens:
         raise ShapeError(f"values must have an entry for each of the {corpus.n_tokens} words, got {len(values)}.")
     for value in set(values):
         if not value or "\t" in value or "\n" in value or "\r" in value:
             raise ValueRangeError(f"values must fit into a column (`_` leaves it empty), got {shorten(value)}.")
-    out = list(corpus.lines)
+    out = lines_of(corpus.raw)
     for i, value in zip(corpus.token_lines.tolist(), values, strict=True):
         fields = out[i].split("\t")
         if len(fields) != 10:

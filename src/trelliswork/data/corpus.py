@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain, pairwise
@@ -12,12 +12,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from trelliswork.data.files import RawLines, Readable, Strings, lines_before, no_sentence, shorten, source_name
+from trelliswork.data.files import Readable, lines_before, shorten
 from trelliswork.errors import ShapeError
 
 
-class Column(Strings):
+class Column(Sequence[str]):
     """A column of strings of which equal ones are stored once: token i has ``distinct[ids[i]]``.
+
+    It equals a list of the strings, which is made when it is first needed.
 
     Examples
     --------
@@ -45,6 +47,20 @@ class Column(Strings):
     def __len__(self) -> int:
         return len(self.ids)
 
+    def __getitem__(self, index: Any) -> Any:
+        return self.strings[index]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.strings)
+
+    def __eq__(self, other: object) -> bool:
+        return self.strings == (other.strings if isinstance(other, Column) else other)
+
+    __hash__ = None  # type: ignore[assignment]  # as that of a list
+
+    def __repr__(self) -> str:
+        return repr(self.strings)
+
     def occurring(self) -> list[str]:
         """Return the distinct strings that occur."""
         return [self.distinct[k] for k in np.flatnonzero(np.bincount(self.ids)).tolist()]
@@ -69,13 +85,13 @@ class Corpus:
         `Column`, which equals such a list.
     offsets : ndarray (n_sentences + 1,)
         Sentence n is the tokens ``offsets[n]`` to ``offsets[n + 1]``.
-    lines : RawLines, optional
-        All lines of the file, without line ends.
+    raw : bytes, optional
+        All lines of the file in UTF-8.
     token_lines : ndarray (n_tokens,), optional
         Index of the line of each token.
     source : str
         File name for messages.
-    file : path, Section or Excerpt, optional
+    file : path or Excerpt, optional
         The file, or the part of a file, whose lines ``token_lines`` count.
     parts : sequence of Corpus
         The corpora that were joined, without their columns.
@@ -94,7 +110,7 @@ class Corpus:
 
     columns: Sequence[Sequence[str]]
     offsets: NDArray[np.int64]
-    lines: RawLines | None = None
+    raw: bytes | None = None
     token_lines: NDArray[np.int64] | None = None
     source: str = ""
     file: Readable | None = None
@@ -259,44 +275,6 @@ class AttributeCorpus:
             np.concatenate(attributes),
             np.concatenate(values) if weighted else None,
             list(ids),
-        )
-
-
-class CorpusBuilder:
-    """The sentences of a file that have been read so far."""
-
-    def __init__(self, path: Readable, n_columns: int = 1) -> None:
-        self.path, self.n_columns = path, n_columns
-        self.flat: list[str] = []  # all columns of the first token, of the second, ...
-        self.ends, self.token_lines = array("q", [0]), array("q")
-        self.unique: dict[str, str] = {}  # equal strings are one object
-
-    def add(self, fields: Sequence[str], line: int) -> None:
-        """Add the columns of tokens, which are on one line, counted from 0."""
-        unique = self.unique
-        self.flat.extend([unique.setdefault(field, field) for field in fields])
-        self.token_lines.extend(array("q", [line]) * (len(fields) // self.n_columns))
-
-    def end_sentence(self) -> None:
-        """End the current sentence, if it has tokens."""
-        if len(self.token_lines) > self.ends[-1]:
-            self.ends.append(len(self.token_lines))
-
-    def corpus(self, allow_empty: bool, layout: str, lines: list[str] | None = None) -> Corpus:
-        """Return the sentences, with the lines of the file if they are to be kept; without a sentence it is an error.
-
-        ``layout`` describes a file that has some.
-        """
-        source = source_name(self.path)
-        if not self.flat and not allow_empty:
-            raise no_sentence(source, layout)
-        return Corpus(
-            [self.flat[c :: self.n_columns] for c in range(self.n_columns)],
-            as_array(self.ends, np.int64),
-            None if lines is None else RawLines("".join(f"{line}\n" for line in lines).encode()),
-            as_array(self.token_lines, np.int64),
-            source,
-            self.path,
         )
 
 

@@ -54,7 +54,7 @@ def read_crfsuite(path: Readable, *, allow_empty: bool = False) -> AttributeCorp
     Parameters
     ----------
     path : str or path
-        A plain or gzip file in UTF-8, or a `Section` of one; ``-`` is the standard input.
+        A plain or gzip file in UTF-8, or an `Excerpt` of one; ``-`` is the standard input.
     allow_empty : bool
         Whether a file without sentences is an empty corpus instead of an error.
 

@@ -9,13 +9,12 @@ import secrets
 import stat
 import sys
 import zlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass, field
-from functools import cached_property
+from dataclasses import dataclass, field, replace
 from itertools import chain
 from pathlib import Path
-from typing import IO, Any, BinaryIO, TextIO, cast
+from typing import IO, Any, TextIO, cast
 
 from trelliswork.errors import DataError, ValueRangeError
 
@@ -28,12 +27,21 @@ _BLANKS = re.compile(r"[\t-\r\x1c-\x20]+")  # white space of str.split() in an A
 
 
 @dataclass(frozen=True)
-class Section:
-    """The bytes ``start`` to ``stop`` of a plain file, whole lines; up to the end without ``stop``."""
+class Excerpt:
+    """Some lines of a file, whole sentences, which a reader takes like a file of its own.
+
+    They are the bytes ``start`` to ``stop`` (the end, if it is None) of a plain file, or a ``text`` in UTF-8 that has
+    been read from there on. Each line of it has a line feed at its end, the last one perhaps without.
+    """
 
     path: str
     start: int = 0
     stop: int | None = None
+    text: bytes | None = None
+    before: int = 0  # lines from the start to the text
+    characters: int = 0  # before the text, with line ends
+    last: bool = True  # whether the file ends here
+    notes: dict[str, Any] = field(default_factory=dict)  # what readers keep for later parts of the same file
 
     def __str__(self) -> str:
         return self.path
@@ -43,129 +51,46 @@ class Section:
         """Number of bytes."""
         return (Path(self.path).stat().st_size if self.stop is None else self.stop) - self.start
 
+    @property
+    def lines(self) -> list[str]:
+        """The lines of the text."""
+        return lines_of(self.text or b"")
+
     def lines_before(self) -> int:
-        """Return the number of lines before the section, by reading them: for messages only."""
-        with Path(self.path).open("rb") as file:
-            left, n = self.start, 0
-            while left and (block := file.read(min(left, _BLOCK))):
-                left -= len(block)
-                n += block.count(b"\n")
+        """Return the number of lines of the whole file before the excerpt, by reading them: for messages only."""
+        left, n = self.start, self.before
+        if left:
+            with Path(self.path).open("rb") as file:
+                while left and (block := file.read(min(left, _BLOCK))):
+                    left -= len(block)
+                    n += block.count(b"\n")
         return n
 
-
-class Strings(Sequence[str]):
-    """A sequence that equals a list of strings, which is made when it is first needed."""
-
-    @cached_property
-    def strings(self) -> list[str]:
-        """The strings as a list."""
-        raise NotImplementedError
-
-    def __len__(self) -> int:
-        return len(self.strings)
-
-    def __getitem__(self, index: Any) -> Any:
-        return self.strings[index]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self.strings)
-
-    def __eq__(self, other: object) -> bool:
-        return self.strings == (other.strings if isinstance(other, Strings) else other)
-
-    __hash__ = None  # type: ignore[assignment]  # as that of a list
-
-    def __repr__(self) -> str:
-        return repr(self.strings)
-
-
-class RawLines(Strings):
-    """Lines of a text in UTF-8, each with a line feed at its end (the last one perhaps without)."""
-
-    def __init__(self, text: bytes) -> None:
-        self.text = text
-
-    @cached_property
-    def strings(self) -> list[str]:
-        """The lines without their ends."""
-        lines = self.text.decode().split("\n")
-        if not lines[-1]:
-            lines.pop()
-        return lines
-
-    def __len__(self) -> int:
-        return self.text.count(b"\n") + bool(self.text and not self.text.endswith(b"\n"))
-
-
-@dataclass(frozen=True)
-class Excerpt:
-    """Some lines of a file that is read in parts, whole sentences; a reader takes it like a file of its own."""
-
-    file: "str | os.PathLike[str] | Section"
-    lines: RawLines
-    start: int = 0  # lines of the file before
-    characters: int = 0  # before, with line ends
-    last: bool = True  # whether the file ends here
-    notes: dict[str, Any] = field(default_factory=dict)  # what readers keep for later parts of the same file
-
-    def __str__(self) -> str:
-        return str(self.file)
-
-    def lines_before(self) -> int:
-        """Return the number of lines of the whole file before the excerpt."""
-        return self.start + (self.file.lines_before() if isinstance(self.file, Section) else 0)
-
     def joined(self, following: "Excerpt") -> "Excerpt":
-        """Return this excerpt and the following one as one."""
-        lines = RawLines(self.lines.text + following.lines.text)
-        return Excerpt(self.file, lines, self.start, self.characters, following.last, self.notes)
+        """Return the text of this excerpt and of the following one as one."""
+        return replace(self, text=(self.text or b"") + (following.text or b""), last=following.last)
 
 
-class _Bounded(io.RawIOBase):
-    """A section of an open file as a stream."""
-
-    def __init__(self, file: BinaryIO, section: Section) -> None:
-        self._file, self._left = file, section.size
-        file.seek(section.start)
-
-    def readable(self) -> bool:
-        return True
-
-    def readinto(self, buffer: Any) -> int:
-        data = self._file.read(min(len(buffer), self._left))
-        buffer[: len(data)] = data
-        self._left -= len(data)
-        return len(data)
+def lines_of(text: bytes) -> list[str]:
+    """Return the lines of a text in UTF-8 without their ends."""
+    lines = text.decode().split("\n")
+    if not lines[-1]:
+        lines.pop()
+    return lines
 
 
-class _After(io.RawIOBase):
-    """A stream of which some bytes have been read already; a read returns what has arrived."""
-
-    def __init__(self, head: bytes, rest: BinaryIO) -> None:
-        self._head, self._rest = head, cast(io.BufferedReader, rest)
-
-    def readable(self) -> bool:
-        return True
-
-    def readinto(self, buffer: Any) -> int:
-        data = self._head[: len(buffer)] or self._rest.read1(len(buffer))
-        self._head = self._head[len(data) :]
-        buffer[: len(data)] = data
-        return len(data)
-
-
-Readable = str | os.PathLike[str] | Section | Excerpt
+Readable = str | os.PathLike[str] | Excerpt
 
 
 def source_name(path: Readable) -> str:
     """Return the name of a file in messages: the path as it was given, ``<stdin>`` for ``-``."""
-    name = str(path) if isinstance(path, Section | Excerpt) else os.fspath(path)
+    name = path.path if isinstance(path, Excerpt) else os.fspath(path)
     return "<stdin>" if name == "-" else name
 
 
 def lines_before(path: "Readable | None") -> int:
     """Return the number of lines of a file before a part of it."""
-    return path.lines_before() if isinstance(path, Section | Excerpt) else 0
+    return path.lines_before() if isinstance(path, Excerpt) else 0
 
 
 @contextmanager
@@ -218,27 +143,29 @@ def splitter(separator: str | None) -> Callable[[str], list[str]]:
 def open_text(path: Readable, *, encoding: str = "utf-8") -> Iterator[Iterator[str]]:
     r"""Open a text file, ``-`` for the standard input, and yield an iterator over its lines without their ends.
 
-    A `Section` or `Excerpt` is opened like a file of its own; line numbers in errors are those of the whole file.
+    An `Excerpt` is opened like a file of its own; line numbers in errors are those of the whole file.
 
     Gzip files are recognized by their first bytes, whatever their name. Only ``\n`` and ``\r\n`` end a line. A byte
     order mark at the start is skipped. In the encoding, a line end must be the byte 10, as in UTF-8, Latin-1 or Shift
     JIS. DataError if the file cannot be read, is not in this encoding, contains a NUL byte or is a damaged gzip file.
     """
-    if isinstance(path, Excerpt):
-        with counting_lines_before(path):
-            yield iter(path.lines)
-        return
     with open_blocks(path, encoding=encoding) as blocks:
-        yield chain.from_iterable(RawLines(block) for block, _ in blocks)
+        yield chain.from_iterable(lines_of(block) for block, _ in blocks)
+
+
+def whole_text(path: Readable, *, encoding: str = "utf-8") -> bytes:
+    """Return a text file in UTF-8, each line with a line feed at its end, the last one perhaps without."""
+    with open_blocks(path, encoding=encoding) as blocks:
+        return b"".join(block for block, _ in blocks)
 
 
 @contextmanager
 def open_blocks(
-    path: str | os.PathLike[str] | Section,
+    path: Readable,
     *,
     encoding: str = "utf-8",
     size: int | None = None,
-    progress: Callable[[int], object] | None = None,
+    progress: Callable[[int], object] = lambda n: None,
 ) -> Iterator[Iterator[tuple[bytes, bool]]]:
     """Open a text file as `open_text` does, and yield an iterator over blocks of lines, in UTF-8, as they arrive.
 
@@ -254,9 +181,15 @@ def open_blocks(
         raise ValueRangeError(f"encoding {encoding!r} cannot be read line by line. Convert the file to UTF-8 first.")
     name = source_name(path)
     with ExitStack() as stack:
-        raw: BinaryIO
+        stack.enter_context(counting_lines_before(path))
+        if isinstance(path, Excerpt) and path.text is not None:
+            yield iter([(path.text, False)])
+            return
         if name == "<stdin>":
-            raw = sys.stdin.buffer  # not ours to close
+            raw: Any = sys.stdin.buffer  # not ours to close
+            if not hasattr(raw, "peek"):  # in memory
+                raw = io.BufferedReader(raw)
+                stack.callback(raw.detach)
         else:
             try:
                 raw = stack.enter_context(Path(name).open("rb"))
@@ -266,50 +199,31 @@ def open_blocks(
                 raise DataError(f"{name}: expected a file, got a directory. Name a file in it.") from None
             except OSError as error:
                 raise DataError(f"{name}: cannot be read: {error.strerror or error}.") from None
-        file, inside = raw, isinstance(path, Section) and path.start > 0
-        if isinstance(path, Section) and (inside or path.stop is not None):
-            raw = cast(BinaryIO, io.BufferedReader(_Bounded(raw, path)))
-        with counting_lines_before(path):
-            blocks = _blocks(raw, name, encoding, inside, size)
-            yield blocks if progress is None else _counted(blocks, file, progress)
+        part = path if isinstance(path, Excerpt) else Excerpt(name)
+        yield _blocks(raw, part, encoding, size, progress)
 
 
-def _counted(
-    blocks: Iterator[tuple[bytes, bool]], file: BinaryIO, progress: Callable[[int], object]
+def _blocks(
+    raw: io.BufferedReader, part: Excerpt, encoding: str, size: int | None, progress: Callable[[int], object]
 ) -> Iterator[tuple[bytes, bool]]:
-    """Yield blocks, and report how far the file was read for each."""
-    done = file.tell()
-    for block in blocks:
-        progress(file.tell() - done)
-        done = file.tell()
-        yield block
-
-
-def _blocks(raw: BinaryIO, name: str, encoding: str, inside: bool, size: int | None) -> Iterator[tuple[bytes, bool]]:
     """Yield the lines of a stream in blocks, checked block by block, and line by line only to locate an error.
 
-    A stream that starts ``inside`` a file has neither the head of a gzip file nor a byte order mark.
+    A part that does not start the file has neither the head of a gzip file nor a byte order mark.
     """
-    pipe = _pipe(raw)
-    head = b"" if inside else raw.read(2)
-    if head == GZIP:
-        if raw.seekable():
-            raw.seek(-2, os.SEEK_CUR)
-        else:
-            raw = cast(BinaryIO, _After(head, raw))
-        raw, head = cast(BinaryIO, gzip.GzipFile(fileobj=raw)), b""
+    name, pipe, file = source_name(part), _pipe(raw), raw
+    left = sys.maxsize if part.stop is None else part.size
+    if part.start:
+        raw.seek(part.start)
+    elif raw.peek(2).startswith(GZIP):
+        raw = cast(io.BufferedReader, gzip.GzipFile(fileobj=raw))
     if encoding.lower().replace("_", "-") in ("utf-8", "utf8", "utf-8-sig"):
         encoding = "utf-8"
-        if not inside and (head == BOM[:2] or not head):
-            with gzip_errors(name, 0):
-                head += raw.read(3 - len(head))
-            head = head.removeprefix(BOM)
-    number = 0  # lines yielded so far
-    begun = [head]  # of a line
-    read = cast(io.BufferedReader, raw).read1 if size is None else raw.read  # which waits for a full block
+    number, begun, done = 0, [b""], part.start  # lines yielded so far, the start of a line, and bytes reported
+    read = raw.read1 if size is None else raw.read  # which waits for a full block
     while True:
         with gzip_errors(name, number):
-            block = read(size or _BLOCK)
+            block = read(min(size or _BLOCK, left))
+        left -= len(block)
         waits = pipe is not None and bool(block) and not _has_arrived(pipe)
         end = block.rfind(b"\n") + 1
         begun.append(block[:end] if end else block)
@@ -326,16 +240,22 @@ def _blocks(raw: BinaryIO, name: str, encoding: str, inside: bool, size: int | N
         except UnicodeDecodeError:
             raise _undecodable(block, name, number, encoding) from None
         if "\0" in text:
-            raise nul_byte(name, number + 1 + text.count("\n", 0, text.index("\0")))
+            line = number + 1 + text.count("\n", 0, text.index("\0"))
+            raise DataError(f"{name}:{line}: expected text, got a NUL byte. Is it a binary file, or UTF-16?")
         if encoding != "utf-8":
             block = text.encode()
+        elif not number and not part.start:
+            block = block.removeprefix(BOM)
         if b"\r" in block:
             block = block.replace(b"\r\n", b"\n").removesuffix(b"\r")
         number += block.count(b"\n")
+        if pipe is None and file.seekable():
+            progress(file.tell() - done)
+            done = file.tell()
         yield block, waits
 
 
-def _pipe(raw: BinaryIO) -> int | None:
+def _pipe(raw: Any) -> int | None:
     """Return the number of a stream that may keep a reader waiting, such as a pipe; ``None`` for a file."""
     try:
         number = raw.fileno()
@@ -363,11 +283,6 @@ def gzip_errors(name: str, number: int) -> Iterator[None]:
         raise DataError(f"{name}: the gzip file is truncated after line {number} or later. Copy it again.") from None
     except (gzip.BadGzipFile, zlib.error) as error:
         raise DataError(f"{name}: the gzip file is damaged after line {number}: {error}. Copy it again.") from None
-
-
-def nul_byte(name: str, line: int) -> DataError:
-    """Return the error for a NUL byte in a text file."""
-    return DataError(f"{name}:{line}: expected text, got a NUL byte. Is it a binary file, or UTF-16?")
 
 
 def _undecodable(block: bytes, name: str, number: int, encoding: str) -> DataError:

@@ -56,14 +56,14 @@ from numpy.typing import NDArray
 from trelliswork.compute import threads
 from trelliswork.compute.sharing import current
 from trelliswork.data.corpus import Corpus
-from trelliswork.data.files import Section, lines_before, no_sentence, open_blocks, shorten
+from trelliswork.data.files import Excerpt, lines_before, no_sentence, open_blocks, shorten
 from trelliswork.data.kernels.bytes import no_strings
 from trelliswork.data.kernels.ids import BREAK, tokenize
 from trelliswork.data.text import Lines, read_text
 from trelliswork.data.vocabulary import END, START, UNKNOWN, Vocabulary
 from trelliswork.errors import DataError, ValueRangeError
 
-Source = str | os.PathLike[str] | Section | Corpus | Iterable[Any]  # `Lines` are among the iterables
+Source = str | os.PathLike[str] | Excerpt | Corpus | Iterable[Any]  # `Lines` are among the iterables
 Ids = NDArray[np.int32]
 Counts = NDArray[np.int64]
 Unknown = Literal["symbol", "error"]  # what unlisted words are
@@ -178,7 +178,7 @@ def stream_ids(
     if isinstance(source, Lines):
         blocks = _line_blocks(source, numbering, progress, keep_empty, min(_LINES, max(1, memory_limit // 16384)))
     elif files is not None:
-        step.total = sum(path.size if isinstance(path, Section) else path.stat().st_size for path in files)
+        step.total = sum(path.size if isinstance(path, Excerpt) else path.stat().st_size for path in files)
         blocks = _file_blocks(files, numbering, progress, min(BLOCK, max(1, memory_limit // 64)))
     else:
         step.total = len(source) if isinstance(source, Sized) else 0
@@ -218,7 +218,7 @@ def read_sentences(source: Source) -> list[Sequence[Any]]:
 
 def paths_listed(source: Any) -> Any:
     """Return an iterator of paths, such as ``folder.glob("*.txt")``, as a list, and any other source unchanged."""
-    if isinstance(source, Corpus | Lines | Sequence | os.PathLike | Section) or not isinstance(source, Iterable):
+    if isinstance(source, Corpus | Lines | Sequence | os.PathLike | Excerpt) or not isinstance(source, Iterable):
         return source
     items = iter(source)
     first = list(islice(items, 1))
@@ -227,17 +227,17 @@ def paths_listed(source: Any) -> Any:
     return chain(first, items) if items is source else source
 
 
-def files_of(source: Source) -> list[Path | Section] | None:
+def files_of(source: Source) -> list[Path | Excerpt] | None:
     """Return the files of a source, those of directories sorted by name without hidden ones; None for sentences."""
     if isinstance(source, Corpus):
         return None
-    if isinstance(source, str | os.PathLike | Section):
+    if isinstance(source, str | os.PathLike | Excerpt):
         source = [source]
-    elif not isinstance(source, Sequence) or not source or not isinstance(source[0], str | os.PathLike | Section):
+    elif not isinstance(source, Sequence) or not source or not isinstance(source[0], str | os.PathLike | Excerpt):
         return None
-    files: list[Path | Section] = []
+    files: list[Path | Excerpt] = []
     for given in source:
-        if isinstance(given, Section):
+        if isinstance(given, Excerpt):
             files.append(given)
             continue
         path = Path(given)
@@ -347,7 +347,8 @@ class _Tokenized(NamedTuple):
     starts: list[int]
 
 
-def _tokenized(text: bytes, keep_empty: bool = False) -> _Tokenized:
+def tokenized(text: bytes, keep_empty: bool = False) -> _Tokenized:
+    """Return the words of a text, each of whose lines is a sentence; blank ones only if ``keep_empty``."""
     array, room = np.frombuffer(text, np.uint8), 1 << min(15, max(7, len(text).bit_length() - 1))
     out = np.empty(len(text) + 2, np.int32)
     while True:
@@ -361,13 +362,13 @@ def _tokenized(text: bytes, keep_empty: bool = False) -> _Tokenized:
 
 
 def _file_blocks(
-    files: list[Path | Section], numbering: Numbering, progress: Callable[[int], None], size: int
+    files: list[Path | Excerpt], numbering: Numbering, progress: Callable[[int], None], size: int
 ) -> Iterator[Ids]:
     """Yield the ids of text files in blocks; ``progress`` receives the number of bytes read since the last call."""
     blocks = chain.from_iterable(_bytes_of(path, progress, size) for path in files)
     while batch := list(islice(blocks, BATCH)):
-        tokenized = in_parallel(lambda block: _tokenized(block[0]), batch)
-        for (text, path, line), (ids, words, starts) in zip(batch, tokenized, strict=True):
+        done = in_parallel(lambda block: tokenized(block[0]), batch)
+        for (text, path, line), (ids, words, starts) in zip(batch, done, strict=True):
 
             def where(k: int, text: bytes = text, path: Any = path, line: int = line, at: Any = starts) -> str:
                 return f"{path}:{lines_before(path) + line + text.count(bytes([10]), 0, at[k])}"
@@ -378,8 +379,8 @@ def _file_blocks(
 
 
 def _bytes_of(
-    path: Path | Section, progress: Callable[[int], None], size: int
-) -> Iterator[tuple[bytes, Path | Section, int]]:
+    path: Path | Excerpt, progress: Callable[[int], None], size: int
+) -> Iterator[tuple[bytes, Path | Excerpt, int]]:
     """Yield blocks of whole lines of a file, about ``size`` bytes, and the number of their first line."""
     line = 1
     with open_blocks(path, size=size, progress=progress) as blocks:
@@ -395,7 +396,7 @@ def _line_blocks(
     rest, n = iter(lines), 0
     while some := list(islice(rest, size)):
         text = _joined(some, n)
-        ids, words, starts = _tokenized(text, keep_empty)
+        ids, words, starts = tokenized(text, keep_empty)
 
         def where(k: int, text: bytes = text, n: int = n, starts: list[int] = starts) -> str:
             *before, line = text[: starts[k]].split(b"\n")

@@ -10,10 +10,11 @@ Excerpts are whole sentences, so that a program can write while it reads.
 import os
 import re
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import IO, Any
+from typing import IO
 
-from trelliswork.data.files import GZIP, Excerpt, RawLines, Readable, Section, open_blocks
+from trelliswork.data.files import GZIP, Excerpt, Readable, lines_of, open_blocks, source_name
 from trelliswork.errors import DataError
 
 FIRST, MOST = 1 << 12, 1 << 17  # bytes, about, of the first part and of the largest ones
@@ -21,7 +22,7 @@ LONGEST = 10_000  # lines of a paragraph without a place to cut
 _BLANK = re.compile(rb"^[ \t]*\n", re.MULTILINE)
 
 
-def shares(files: Sequence[str | os.PathLike[str]], rank: int, size: int, *, blank_lines: bool | None) -> list[Section]:
+def shares(files: Sequence[str | os.PathLike[str]], rank: int, size: int, *, blank_lines: bool | None) -> list[Excerpt]:
     """Return the share of one of ``size`` processes.
 
     Parameters
@@ -35,7 +36,7 @@ def shares(files: Sequence[str | os.PathLike[str]], rank: int, size: int, *, bla
     sizes = [_size(path) for path in files]
     total = sum(sizes)
     low, high = rank * total // size, (rank + 1) * total // size
-    own: list[Section] = []
+    own: list[Excerpt] = []
     begin = 0
     for path, n in zip(files, sizes, strict=True):
         with Path(path).open("rb") as file:
@@ -44,7 +45,7 @@ def shares(files: Sequence[str | os.PathLike[str]], rank: int, size: int, *, bla
             else:
                 start, stop = (_start(file, min(max(edge - begin, 0), n), n, blank_lines) for edge in (low, high))
         if stop > start:
-            own.append(Section(os.fspath(path), start, None if start == 0 and stop == n else stop))
+            own.append(Excerpt(os.fspath(path), start, None if start == 0 and stop == n else stop))
         begin += n
     return own
 
@@ -88,7 +89,7 @@ def excerpts(
     Parameters
     ----------
     path : str or path
-        A plain or gzip file, or a `Section` of one; ``-`` is the standard input. An `Excerpt` is yielded as it is.
+        A plain or gzip file, or an `Excerpt` of one; ``-`` is the standard input. A text is yielded as it is.
     blank_lines : bool
         Whether blank lines separate sentences; otherwise each line is a sentence.
     cut : callable, optional
@@ -102,16 +103,17 @@ def excerpts(
     Excerpt
         The last one, which may be empty, is marked as such. All have the same ``notes``.
     """
-    if isinstance(path, Excerpt):
-        yield path
+    whole = path if isinstance(path, Excerpt) else Excerpt(source_name(path))
+    if whole.text is not None:
+        yield whole
         return
-    size, notes, pending, held, searched = first, dict[str, Any](), list[bytes](), 0, 0
-    start = characters = 0  # lines and characters of earlier parts
+    size, pending, held, searched = first, list[bytes](), 0, 0
+    before = characters = 0  # lines and characters of earlier parts
 
     def part(text: bytes, last: bool = False) -> Excerpt:
-        nonlocal start, characters, searched
-        made = Excerpt(path, RawLines(text), start, characters, last, notes)
-        start, characters, searched = start + len(made.lines), characters + len(text.decode()) if cut else 0, 0
+        nonlocal before, characters, searched
+        made = replace(whole, text=text, before=before, characters=characters, last=last)  # with the same notes
+        before, characters, searched = before + text.count(b"\n"), characters + len(text.decode()) if cut else 0, 0
         return made
 
     with open_blocks(path) as blocks:
@@ -132,8 +134,8 @@ def excerpts(
             if blank_lines:
                 end = max((blank.end() for blank in _BLANK.finditer(text)), default=0)
             if not end and cut and (waits or held >= 2 * searched):  # a long paragraph
-                searched, lines = held, RawLines(text)
-                n = cut(lines.strings) or (len(lines) if len(lines) > LONGEST else 0)
+                searched, lines = held, lines_of(text)
+                n = cut(lines) or (len(lines) if len(lines) > LONGEST else 0)
                 end = held - len(text.split(b"\n", n)[n]) if n else 0
             if end:
                 yield part(text[:end])

@@ -3,8 +3,10 @@
 import warnings
 from collections.abc import Collection, Iterable, Iterator, Sequence
 
-from trelliswork.data.corpus import Corpus, CorpusBuilder
-from trelliswork.data.files import Readable, fields_of, open_text, shorten
+import numpy as np
+
+from trelliswork.data.corpus import Column, Corpus
+from trelliswork.data.files import Readable, fields_of, lines_of, no_sentence, shorten, source_name, whole_text
 from trelliswork.errors import DataWarning, ValueRangeError
 
 PUNCTUATION = frozenset(".,;:!?\"')]}”’»…")
@@ -18,7 +20,7 @@ def read_text(path: Readable, *, allow_empty: bool = False, encoding: str = "utf
     Parameters
     ----------
     path : str or path
-        A plain or gzip file, or a `Section` of one; ``-`` is the standard input.
+        A plain or gzip file, or an `Excerpt` of one; ``-`` is the standard input.
     allow_empty : bool
         Whether a file without sentences is an empty corpus instead of an error.
     encoding : str
@@ -33,12 +35,16 @@ def read_text(path: Readable, *, allow_empty: bool = False, encoding: str = "utf
     DataError
         If there is no sentence, or the file cannot be read (see `open_text`).
     """
-    builder = CorpusBuilder(path)
-    with open_text(path, encoding=encoding) as file:
-        for number, line in enumerate(file):
-            builder.add(fields_of(line), number)
-            builder.end_sentence()
-    return builder.corpus(allow_empty, "one per line")
+    from trelliswork.data.ids import tokenized  # which imports compiled code
+
+    ids, words, _ = tokenized(whole_text(path, encoding=encoding), keep_empty=True)
+    sizes = np.diff(np.flatnonzero(ids < 0), prepend=-1) - 1  # of all lines
+    lines = np.flatnonzero(sizes)
+    if not len(lines) and not allow_empty:
+        raise no_sentence(source_name(path), "one per line")
+    column = Column([word.decode() for word in words], ids[ids >= 0])
+    ends = np.cumsum(np.append(0, sizes[lines]))
+    return Corpus([column], ends, None, np.repeat(lines, sizes[lines]), source_name(path), path)
 
 
 def _is_glued(word: str) -> bool:
@@ -63,9 +69,10 @@ def warn_if_running_text(corpus: Corpus, n_columns: int) -> None:
 
     The corpus must have its lines. A line of text would be read as one token, whose other words are further columns.
     """
-    assert corpus.lines is not None
+    assert corpus.raw is not None
     assert corpus.token_lines is not None
-    ends = [fields_of(corpus.lines[n])[n_columns:][-1:] for n in corpus.token_lines[:SHOWN].tolist()]
+    lines = lines_of(corpus.raw)
+    ends = [fields_of(lines[n])[n_columns:][-1:] for n in corpus.token_lines[:SHOWN].tolist()]
     alone = corpus.n_tokens == len(corpus)  # each token is a sentence
     if ends and (alone or sum(_is_glued(*end) for end in ends if end) > len(ends) / 2) and any(ends):
         warnings.warn(

@@ -266,7 +266,7 @@ def read_raw_text(
     Parameters
     ----------
     path : str or path
-        A plain or gzip file, or a `Section` of one; ``-`` is the standard input.
+        A plain or gzip file, or an `Excerpt` of one; ``-`` is the standard input.
     split : callable
         Text to sentences of `Piece`: `tokenize`, or a result of `tokenizer`.
     allow_empty : bool

@@ -5,7 +5,7 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from trelliswork.data.files import Excerpt, Readable, Section, no_sentence, open_text, shorten, source_name
+from trelliswork.data.files import Excerpt, Readable, no_sentence, open_text, shorten, source_name
 from trelliswork.data.sentence import Tree
 from trelliswork.errors import DataError
 
@@ -72,7 +72,7 @@ def read_trees(
 
 def tree_files(path: Readable) -> list[Readable]:
     """Return a file, or the ``*.mrg`` files of a directory in the order of their names."""
-    if isinstance(path, Section | Excerpt) or os.fspath(path) == "-" or not Path(path).is_dir():
+    if isinstance(path, Excerpt) or os.fspath(path) == "-" or not Path(path).is_dir():
         return [path]
     files: list[Readable] = [*sorted(Path(path).glob("*.mrg"))]
     if not files:

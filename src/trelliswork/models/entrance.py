@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from trelliswork.data import AttributeCorpus, Corpus
-from trelliswork.data.files import Section, shorten
+from trelliswork.data.files import Excerpt, shorten
 from trelliswork.errors import ShapeError, ValueRangeError
 
 METHODS = {
@@ -19,7 +19,7 @@ METHODS = {
     *("fill", "predict_next"),
 }
 COLUMNS = (str, tuple, list, np.ndarray)  # a token with columns
-NAMES = (str, os.PathLike, Section)  # of a file
+NAMES = (str, os.PathLike, Excerpt)  # of a file
 SYMBOLS = (str, int, np.integer)  # a word or its number
 
 

@@ -7,7 +7,7 @@ from itertools import islice, pairwise
 from typing import Any
 
 from trelliswork.data.corpus import Column, Corpus
-from trelliswork.data.files import Section, open_text
+from trelliswork.data.files import Excerpt, open_text
 
 SEARCHED = 200  # sentences at the start of the data
 LENGTH = 9  # words, about
@@ -52,8 +52,8 @@ def _first(X: Any) -> Sequence[Any]:
         offsets = X.offsets[: SEARCHED + 1].tolist()
         columns = [_strings(column, offsets[-1]) for column in X.columns]
         return [list(zip(*(column[a:b] for column in columns), strict=True)) for a, b in pairwise(offsets)]
-    files = [X] if isinstance(X, str | os.PathLike | Section) else X
-    if not isinstance(files, list | tuple) or not files or not isinstance(files[0], str | os.PathLike | Section):
+    files = [X] if isinstance(X, str | os.PathLike | Excerpt) else X
+    if not isinstance(files, list | tuple) or not files or not isinstance(files[0], str | os.PathLike | Excerpt):
         return X[:SEARCHED] if isinstance(X, list | tuple) else ()
     if not os.path.isfile(str(files[0])):  # noqa: PTH113  # False also for a name that is too long
         return ()

@@ -133,7 +133,6 @@ def write_tagged(
     """
     from trelliswork.data.columns import write_columns_with
     from trelliswork.data.conllu import COLUMNS, write_conllu_with
-    from trelliswork.data.files import RawLines
 
     if form is None:
         _write_spans(corpus, columns[0] if columns else [], out, notes)
@@ -154,7 +153,7 @@ def write_tagged(
             target = out if d == D - 1 else StringIO()
             write_conllu_with(corpus, name, values, target)
             if isinstance(target, StringIO):
-                corpus = replace(corpus, lines=RawLines(target.getvalue().encode()))
+                corpus = replace(corpus, raw=target.getvalue().encode())
         return
     rows = [dict(zip(map(COLUMNS.index, names), row, strict=True)) for row in zip(*cells, strict=True)]
     _write_new(corpus, [[("", rows[a:b])] for a, b in pairwise(corpus.offsets.tolist())], out)
@@ -199,7 +198,7 @@ def write_trees(corpus: "Corpus", versions: Iterable[list[Version]], out: TextIO
 
 def write_conllu(corpus: "Corpus", versions: Iterable[list[Version]], out: TextIO) -> None:
     """Write CoNLL-U: the lines of a file with new cells, or words of plain or raw text."""
-    (_write_new if corpus.lines is None else _write_again)(corpus, versions, out)
+    (_write_new if corpus.raw is None else _write_again)(corpus, versions, out)
 
 
 def _write_new(corpus: "Corpus", versions: Iterable[list[Version]], out: TextIO) -> None:
@@ -224,12 +223,15 @@ def _write_new(corpus: "Corpus", versions: Iterable[list[Version]], out: TextIO)
 
 def _write_again(corpus: "Corpus", versions: Iterable[list[Version]], out: TextIO) -> None:
     """Write the lines of a file with new cells; a sentence is repeated for each version, with a distinct sent_id."""
-    assert corpus.lines is not None
+    from trelliswork.data.files import lines_of
+
+    assert corpus.raw is not None
     assert corpus.token_lines is not None
+    lines = lines_of(corpus.raw)
     word_at = {line: i for i, line in enumerate(corpus.token_lines.tolist())}
     remaining = iter(zip(corpus.offsets.tolist(), versions, strict=False))
     block: list[int] = []
-    for number, line in enumerate([*corpus.lines, ""]):
+    for number, line in enumerate([*lines, ""]):
         if line.strip("\t "):
             block.append(number)
             continue
@@ -238,7 +240,7 @@ def _write_again(corpus: "Corpus", versions: Iterable[list[Version]], out: TextI
             for copy, (comment, rows) in enumerate(some, start=1):
                 out.write(comment)
                 for n in block:
-                    text = corpus.lines[n]
+                    text = lines[n]
                     if n in word_at:
                         text = _replace(text, rows[word_at[n] - start])
                     elif text.startswith(TREE_PROBABILITY):
@@ -249,8 +251,8 @@ def _write_again(corpus: "Corpus", versions: Iterable[list[Version]], out: TextI
                 out.write("\n")
         elif block:  # comments without a sentence
             for n in block:
-                out.write(f"{corpus.lines[n]}\n")
-            out.write("\n" if number < len(corpus.lines) else "")
+                out.write(f"{lines[n]}\n")
+            out.write("\n" if number < len(lines) else "")
         block = []
 
 

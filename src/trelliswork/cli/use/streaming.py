@@ -96,14 +96,9 @@ def _is_array(file: "Readable") -> bool:
 
 def _whole(file: "Readable", format: str) -> "Excerpt":
     """Return all lines of a file; none of brat, whose text and spans are two files."""
-    from trelliswork.data.files import Excerpt, RawLines, open_blocks
+    from trelliswork.data.files import Excerpt, whole_text
 
-    if isinstance(file, Excerpt):
-        return file
-    if format == "brat":
-        return Excerpt(file, RawLines(b""))
-    with open_blocks(file) as blocks:
-        return Excerpt(file, RawLines(b"".join(block for block, _ in blocks)))
+    return file if isinstance(file, Excerpt) else Excerpt(str(file), text=b"" if format == "brat" else whole_text(file))
 
 
 def _write_outputs(source: Inputs, out: str, work: Callable[[Inputs, TextIO], int]) -> None:

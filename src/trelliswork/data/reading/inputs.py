@@ -75,7 +75,7 @@ class Inputs:
     def excerpt(self, format: str) -> "Excerpt":
         """Return what belongs to this process of a part of the bundled corpus, as a file of a format."""
         from trelliswork.data import bundled, writers
-        from trelliswork.data.files import Excerpt, RawLines
+        from trelliswork.data.files import Excerpt
 
         assert self.part is not None
         write = getattr(writers, f"write_{format}", None)
@@ -83,7 +83,7 @@ class Inputs:
             raise DataError(f"{self}: the bundled corpus has words, tags, chunks and trees, but no ready attributes.")
         text = StringIO()
         write(self.share(bundled.load(self.part)), text)
-        return Excerpt(self.name, RawLines(text.getvalue().encode()))
+        return Excerpt(self.name, text=text.getvalue().encode())
 
     def share(self, sentences: S) -> S:
         """Return the part of sentences in memory that belongs to this process."""
