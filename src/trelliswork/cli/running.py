@@ -71,6 +71,8 @@ class _Closed(io.FileIO):
         """Raise an error."""
         raise OSError("standard input is closed: there is nothing to read. Name a file.")
 
+    readinto = read  # type: ignore[assignment]  # which buffers call
+
 
 def open_streams() -> None:
     """Replace standard streams that the caller has closed; what goes to standard error is lost."""
