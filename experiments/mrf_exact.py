@@ -9,7 +9,7 @@ from scipy.sparse import csr_matrix
 
 from experiments.tables import Curve, Say, Table
 from trelliswork.errors import ConvergenceWarning
-from trelliswork.inference.lifted import ChainCover, DenseTable, Star, exact
+from trelliswork.inference.lifted import ChainCover, SparseTable, Star, exact
 from trelliswork.learning.lbfgs import lbfgs
 from trelliswork.models.mrf.objective import MomentObjective
 from trelliswork.models.mrf.shapes import Frequencies, PairShape
@@ -58,9 +58,9 @@ def mrf_exact(
         log_unary, scores = _field(objective, weights, n_words)
         data = _of_data(log_unary, scores, frequencies)
         likelihood = _likelihood(log_unary, scores, frequencies, n_positions)
-        star = data - Star(log_unary, [DenseTable(scores)]).tighten(tol=1e-9, max_passes=500).value
-        chain = data - ChainCover(log_unary, [DenseTable(scores)]).tighten(n_positions=n_positions).value
-        endless = data - ChainCover(log_unary, [DenseTable(scores)]).tighten().value
+        star = data - Star(log_unary, [SparseTable(scores)]).tighten(tol=1e-9, max_passes=500).value
+        chain = data - ChainCover(log_unary, [SparseTable(scores)]).tighten(n_positions=n_positions).value
+        endless = data - ChainCover(log_unary, [SparseTable(scores)]).tighten().value
         table.rows.append([name, likelihood, star, chain, endless, report.n_iter])
         table.curves += [curve] if name == "exact likelihood" else [curve, truth]
         names = ("exact log-likelihood", "star bound", "chain bound", "endless chain")
@@ -108,7 +108,7 @@ def _of_data(log_unary: Array, scores: Array, frequencies: Frequencies) -> float
 
 def _likelihood(log_unary: Array, scores: Array, frequencies: Frequencies, n_positions: int) -> float:
     data = _of_data(log_unary, scores, frequencies)
-    return data - exact.cyclic_log_z(log_unary, [DenseTable(scores)], n_positions) / n_positions
+    return data - exact.cyclic_log_z(log_unary, [SparseTable(scores)], n_positions) / n_positions
 
 
 def _text(rng: np.random.Generator, n_positions: int, n_words: int) -> NDArray[np.int64]:

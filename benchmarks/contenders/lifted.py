@@ -30,7 +30,7 @@ def tables(params: Params) -> tuple[Array, list[tuple[Array, Array]]]:
 def trelliswork(params: Params) -> Task:
     """Return the task with our code: the fast update of delta; tiles; an evaluation of the training objective."""
     if params["task"] == "tighten":
-        return _tighten(params, "fast")
+        return _tighten(params, sub_gradient=False)
     if params["task"] == "step":
         return _step(params, 1)
     from trelliswork.inference.lifted.conditionals import conditionals
@@ -48,7 +48,7 @@ def sub_gradient(params: Params) -> Task:
     """Return the task with the paper's algorithm 1 on our passes, with its best initial rate, up to the same gap."""
     if params["task"] != "tighten":
         raise NotImplementedError("only for tightening")
-    return _tighten(params, "sub-gradient")
+    return _tighten(params, sub_gradient=True)
 
 
 def twenty_times(params: Params) -> Task:
@@ -89,26 +89,40 @@ def _digest(passes: list[Any]) -> dict[str, Any]:
     return {"log_norm": log_norm[:5].tolist(), "left": left[0, :3].tolist(), "right": right[0, :3].tolist()}
 
 
-def _tighten(params: Params, method: str) -> Task:
+def _tighten(params: Params, sub_gradient: bool) -> Task:
     from trelliswork.inference.lifted import LowRankTable, Star
 
     unary, factors = tables(params)
     star = Star(unary, [LowRankTable(left, right) for left, right in factors])
     best = star.tighten(tol=1e-9, max_passes=500).value
     gap = params["gap"] / (params["K"] + 1)
+
+    def descend(n_passes: int, rate: float) -> list[float]:
+        return _sub_gradient(star, n_passes, rate) if sub_gradient else star.tighten(tol=0, max_passes=n_passes).history
+
     passes = {}
-    for rate in (20.0, 100.0, 1000.0) if method == "sub-gradient" else (1.0,):
-        history = np.array(star.tighten(method=method, tol=0, max_passes=MOST_PASSES, rate=rate).history)
-        reached = np.flatnonzero(history <= best + gap)
+    for rate in (20.0, 100.0, 1000.0) if sub_gradient else (1.0,):
+        reached = np.flatnonzero(np.array(descend(MOST_PASSES, rate)) <= best + gap)
         passes[rate] = int(reached[0]) + 1 if len(reached) else MOST_PASSES
-        if method == "fast":
-            break
     rate = min(passes, key=lambda r: passes[r])
 
     def call() -> Any:
-        return star.tighten(method=method, tol=0, max_passes=passes[rate], rate=rate)
+        return descend(passes[rate], rate)
 
-    return Task(call, lambda bound: {"only_value": bound.value, "only_passes": passes[rate], "only_rate": rate})
+    return Task(call, lambda bounds: {"only_value": min(bounds), "only_passes": passes[rate], "only_rate": rate})
+
+
+def _sub_gradient(star: Any, n_passes: int, rate: float) -> list[float]:
+    """Return the bounds by algorithm 1 of the paper; the step size is halved whenever the bound increases."""
+    delta, bounds = np.zeros((star.K, star.n_words)), []
+    for _ in range(n_passes):
+        log_z, log_margins = star.belief_propagation(delta)
+        bounds.append(log_z / (star.K + 1))
+        if len(bounds) > 1 and bounds[-1] > bounds[-2]:
+            rate /= 2
+        margins = np.exp(log_margins)
+        delta = delta - rate * (margins[1:] - margins[0])
+    return bounds
 
 
 def _step(params: Params, times: int) -> Task:

@@ -24,7 +24,7 @@ from trelliswork.errors import ImpossibleError
 from trelliswork.inference import factorial
 from trelliswork.inference.graph import torch_path
 from trelliswork.inference.graph.engines import bp, exact, max_product, mean_field, structured_mean_field, trw
-from trelliswork.inference.lifted import ChainCover, DenseTable, Star, sentences
+from trelliswork.inference.lifted import ChainCover, SparseTable, Star, sentences
 from trelliswork.inference.lifted import exact as lifted_exact
 from trelliswork.inference.lowrank import log_evidence, marginals, score, viterbi
 from trelliswork.inference.tree.second_order import infer, parts
@@ -498,7 +498,7 @@ def lifted(rng: np.random.Generator, tally: Tally) -> None:
     scores = Scores(rng, ("normal", "zeros", "ties", "large"))
     K, C = int(rng.integers(1, 3)), scores.length(3)
     log_unary, tables = scores(C), scores(K, C, C)
-    given = [DenseTable(t) for t in tables]
+    given = [SparseTable(t) for t in tables]
     N = 2 * K + int(rng.integers(1, 3))
     size = scores.size * N * (K + 1)
     circle = fields.circle_log_z(log_unary, tables, N)

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from numpy.testing import assert_allclose
 from scipy.special import logsumexp
 
-from trelliswork.inference.lifted import ChainCover, DenseTable, Star, exact, reference
+from trelliswork.inference.lifted import ChainCover, SparseTable, Star, exact, reference
 from trelliswork.inference.lifted.exponentials import ExpTable
 
 TIGHT = 1e-6  # sum of differences between margins: the error of the value is its square
@@ -91,7 +91,7 @@ def test_chains_are_never_looser_than_stars(K, C, unary):
         assert (uneven <= stars + 1e-7)[sure & tight_again].all()
         assert (sure & tight_again).mean() > 0.3
     for b in range(0, B, 10):  # neither is below the exact value
-        given_tables = [DenseTable(t) for t in tables[b]]
+        given_tables = [SparseTable(t) for t in tables[b]]
         N = 2**16
         truth = exact.cyclic_log_z(log_unary[b], given_tables, N) / N
         assert chains[b] >= truth - K * np.log(C) / N - 1e-8
@@ -102,7 +102,7 @@ def test_chains_are_never_looser_than_stars(K, C, unary):
 def test_engines_match_these_equations():
     rng = np.random.default_rng(0)
     log_unary, tables = rng.normal(size=(1, 3)), 0.5 * rng.normal(size=(1, 2, 3, 3))
-    given_tables = [DenseTable(t) for t in tables[0]]
+    given_tables = [SparseTable(t) for t in tables[0]]
     assert_allclose(
         tightest_stars(log_unary, tables)[0], Star(log_unary[0], given_tables).tighten(tol=1e-8).value, atol=1e-8
     )
@@ -116,7 +116,7 @@ def test_engines_match_these_equations():
 def test_engines_agree(K, seed, size, unary):
     """Also with optimized weights; rings of a long circle, whose roots need no iteration."""
     rng = np.random.default_rng(seed)
-    log_unary, tables = unary * rng.normal(size=3), [DenseTable(size * rng.normal(size=(3, 3))) for _ in range(K)]
+    log_unary, tables = unary * rng.normal(size=3), [SparseTable(size * rng.normal(size=(3, 3))) for _ in range(K)]
     star = Star(log_unary, tables).tighten(tol=1e-7, max_passes=300)
     cover = ChainCover(log_unary, tables)
     chain = cover.tighten(tol=1e-6, max_iter=40, n_positions=2**16)
@@ -131,8 +131,8 @@ def test_the_chain_cover_with_strong_scores_does_not_warn():
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         for size in (30.0, 300.0, 3000.0):
-            tables = [DenseTable(size * rng.normal(size=(4, 4))) for _ in range(2)]
+            tables = [SparseTable(size * rng.normal(size=(4, 4))) for _ in range(2)]
             bound = ChainCover(size * rng.normal(size=4), tables).tighten(optimize_weights=True, max_iter=6)
             assert np.isfinite(bound.value)
-        table = ExpTable(DenseTable(np.array([[-1600.0, -800.0], [-2000.0, -2000.0]])))
+        table = ExpTable(SparseTable(np.array([[-1600.0, -800.0], [-2000.0, -2000.0]])))
         assert np.isfinite(table.mean_score(np.array([800.0, 0.0]), np.array([800.0, 0.0])))

@@ -14,7 +14,6 @@ from trelliswork.compute import threads
 from trelliswork.errors import ShapeError, ValueRangeError
 from trelliswork.inference.lifted import (
     ChainCover,
-    DenseTable,
     LowRankTable,
     SparseTable,
     Star,
@@ -36,7 +35,7 @@ def field(K, C, seed=0, size=1.0):
 
 
 def as_tables(tables):
-    return [DenseTable(t) for t in tables]
+    return [SparseTable(t) for t in tables]
 
 
 @pytest.mark.parametrize(
@@ -117,7 +116,7 @@ def test_words_that_are_tied_at_one_distance_form_rings(K, N):
 def test_rings_match_the_reference_and_its_gradient():
     log_unary, tables = field(1, 4, seed=2)
     for n in (2, 3, 7):
-        found = ring(DenseTable(tables[0]), 2.0, log_unary, n)
+        found = ring(SparseTable(tables[0]), 2.0, log_unary, n)
         log_root, edges = reference.ring(2 * tables[0] + log_unary, n)
         assert_allclose(found.log_root, log_root, rtol=1e-12)
         assert_allclose(np.exp(found.log_margin), edges.sum(0), rtol=1e-10)
@@ -131,7 +130,7 @@ def test_rings_match_the_reference_and_its_gradient():
 def test_a_bound_is_not_exact_before_power_iteration_converges():
     """Two words that rarely follow each other: power iteration needs many steps."""
     table = np.array([[0.0, -6.0], [-5.0, 1e-3]])
-    cover = ChainCover(np.zeros(2), [DenseTable(table)])
+    cover = ChainCover(np.zeros(2), [SparseTable(table)])
     found = cover.tighten(max_iter=1)
     assert (found.kind, found.converged) == ("upper", False)
     assert found.residual > 1e-9
@@ -203,22 +202,9 @@ def test_fast_updates_never_raise_the_bound(K, seed, size):
     assert (np.diff(history) <= 1e-12).all()
 
 
-def test_fast_updates_need_a_tenth_of_the_passes_of_the_sub_gradient():
-    rng = np.random.default_rng(0)
-    log_unary = -np.log(np.arange(1, 301.0))
-    tables = [LowRankTable(rng.normal(size=(300, 10)) * 0.5, rng.normal(size=(300, 10)) * 0.5) for _ in range(2)]
-    star = Star(log_unary, tables)
-    best = star.tighten(tol=1e-9, max_passes=200)
-    fast = np.argmax(np.array(star.tighten(tol=0, max_passes=40).history) < best.value + 1e-4)
-    slow = np.array(star.tighten(method="sub-gradient", tol=0, max_passes=10 * int(fast)).history)
-    assert 0 < fast < 40
-    assert slow[-1] > best.value + 1e-4
-    assert slow.min() >= best.value - 1e-9
-
-
 def test_perron_root_and_its_gradient():
     log_unary, tables = field(1, 5)
-    found = perron(ExpTable(DenseTable(tables[0])), log_unary)
+    found = perron(ExpTable(SparseTable(tables[0])), log_unary)
     log_root, edges = reference.perron(tables[0] + log_unary)
     assert_allclose(found.log_root, log_root, rtol=1e-9)
     assert found.log_above >= log_root - 1e-9
@@ -291,7 +277,7 @@ def test_samples_follow_the_field(K):
     C, M, n = 3, 3, 4000
     log_unary, tables = field(K, C, seed=7)
     rng = np.random.default_rng(0)
-    words = sentences.ChainSampler(log_unary, DenseTable(tables[0]), M).draw(rng.random((n, M)))
+    words = sentences.ChainSampler(log_unary, SparseTable(tables[0]), M).draw(rng.random((n, M)))
     if K > 1:
         for _ in range(15):
             sentences.gibbs_sweep(log_unary, as_tables(tables), words, rng.random(words.shape))
@@ -328,7 +314,6 @@ def test_tables_of_all_kinds_agree():
     factors = rng.normal(size=(2, 6, 3))
     ids, others = np.array([1, 4, 4]), np.array([0, 2, 5])
     for table, want in (
-        (DenseTable(sparse), sparse),
         (SparseTable(csr_matrix(sparse)), sparse),
         (LowRankTable(*factors), factors[0] @ factors[1].T),
     ):
@@ -366,7 +351,7 @@ def test_conditionals_are_a_softmax_with_its_gradients():
 def test_invalid_input_is_rejected():
     log_unary, tables = field(2, 3)
     with pytest.raises(ShapeError, match="distance 2 has 4 words"):
-        Star(log_unary, [DenseTable(tables[0]), DenseTable(np.zeros((4, 4)))]).tighten()
+        Star(log_unary, [SparseTable(tables[0]), SparseTable(np.zeros((4, 4)))]).tighten()
     with pytest.raises(ShapeError, match=r"delta must have shape \(K, C\)"):
         Star(log_unary, as_tables(tables)).tighten(delta=np.zeros((1, 3)))
     with pytest.raises(ValueRangeError, match="weights must be 2 positive"):
@@ -379,6 +364,4 @@ def test_invalid_input_is_rejected():
         ChainCover(np.zeros(5000), [LowRankTable(np.zeros((5000, 1)), np.zeros((5000, 1)))]).tighten(n_positions=9)
     assert [exact.fits(C, K) for C, K in ((4096, 1), (4097, 1), (64, 2), (65, 2))] == [True, False, True, False]
     with pytest.raises(ValueRangeError, match=r"100\^2 states are too many for transfer matrices, at most 4,096"):
-        exact.sentence_log_z(np.zeros(100), [DenseTable(np.zeros((100, 100)))] * 2, 3)
-    with pytest.raises(ValueRangeError, match="'fast' or 'sub-gradient'"):
-        Star(log_unary, as_tables(tables)).tighten(method="slow")
+        exact.sentence_log_z(np.zeros(100), [SparseTable(np.zeros((100, 100)))] * 2, 3)

@@ -7,7 +7,7 @@ from scipy.sparse import csr_matrix
 
 from tests.oracle import fields
 from trelliswork.data.moments import count_moments
-from trelliswork.inference.lifted import ChainCover, DenseTable, Star, exact, reference
+from trelliswork.inference.lifted import ChainCover, SparseTable, Star, exact, reference
 from trelliswork.learning.lbfgs import lbfgs
 from trelliswork.learning.watch import Watch
 from trelliswork.models.mrf import pseudo_likelihood
@@ -63,7 +63,7 @@ def test_the_objective_is_the_bound_of_the_text(K, name, star):
     circle = tuple(w for s in TEXT for w in [0] * K + moments.vocabulary.ids(s))
     score = fields.circle_score(log_unary, tables, circle) / len(circle)
     assert_allclose(-value, score, rtol=1e-5)  # the cover's bound of A / N is 0
-    given_tables = [DenseTable(t) for t in tables]
+    given_tables = [SparseTable(t) for t in tables]
     best = ChainCover(log_unary, given_tables).tighten(weights=rho, max_iter=30)
     assert best.value <= 1e-5
     if K == 1 and not star:
@@ -225,7 +225,7 @@ def test_without_a_unary_the_objective_is_a_bound(K, name, star):
     assert_allclose(objective.rho @ objective.unaries, -log_z, atol=1e-5)  # a constant
     unaries = objective.unaries + log_z
     assert_allclose(reference.chain_cover(unaries, tables, objective.rho)[0], log_z, atol=2e-6)
-    given_tables = [DenseTable(t) for t in tables]
+    given_tables = [SparseTable(t) for t in tables]
     endless = exact.cyclic_log_z(zeros, given_tables, 2**18) / 2**18
     assert log_z >= endless - 2e-5
     if K == 1 and not star:

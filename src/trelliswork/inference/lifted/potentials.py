@@ -1,4 +1,4 @@
-"""Tables of scores of word pairs: low rank, sparse, dense or biased."""
+"""Tables of scores of word pairs: low rank, sparse or biased."""
 
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -6,6 +6,7 @@ from typing import Any, Protocol
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from scipy.sparse import csr_matrix
 
 from trelliswork.errors import ShapeError
 
@@ -68,16 +69,18 @@ class LowRankTable:
 
 @dataclass(frozen=True, eq=False)
 class SparseTable:
-    """Scores of some pairs, as a csr_matrix (C, C) and its transpose; all others are zero."""
+    """Scores of some pairs, as a csr_matrix (C, C) or an array that becomes one, and its transpose; others are zero."""
 
     matrix: Any
     transposed: Any = None
 
     def __post_init__(self) -> None:
-        if self.matrix.shape[0] != self.matrix.shape[1]:
-            raise ShapeError(f"the table must have shape (C, C), got {self.matrix.shape}.")
+        matrix = csr_matrix(self.matrix)
+        if matrix.shape[0] != matrix.shape[1]:
+            raise ShapeError(f"the table must have shape (C, C), got {matrix.shape}.")
+        object.__setattr__(self, "matrix", matrix)
         if self.transposed is None:
-            object.__setattr__(self, "transposed", self.matrix.T.tocsr())
+            object.__setattr__(self, "transposed", matrix.T.tocsr())
 
     @property
     def n_words(self) -> int:
@@ -101,38 +104,6 @@ class SparseTable:
     def scaled(self, factor: float) -> "SparseTable":
         """Return the table with all scores multiplied by a number."""
         return SparseTable(self.matrix * factor, self.transposed * factor)
-
-
-@dataclass(frozen=True, eq=False)
-class DenseTable:
-    """All scores, as an array (C, C)."""
-
-    scores: NDArray[Any]
-
-    def __post_init__(self) -> None:
-        if self.scores.ndim != 2 or self.scores.shape[0] != self.scores.shape[1]:
-            raise ShapeError(f"the table must have shape (C, C), got {self.scores.shape}.")
-
-    @property
-    def n_words(self) -> int:
-        """Size of the vocabulary, C."""
-        return len(self.scores)
-
-    def rows(self, ids: Any) -> torch.Tensor:
-        """Return the scores (n, C) of some left words with every right word."""
-        return torch.from_numpy(self.scores[ids])
-
-    def columns(self, ids: Ids) -> torch.Tensor:
-        """Return the scores (n, C) of some right words with every left word."""
-        return torch.from_numpy(np.ascontiguousarray(self.scores[:, ids].T))
-
-    def pairs(self, left: Ids, right: Ids) -> Scores:
-        """Return the scores (n,) of some pairs."""
-        return self.scores[left, right].astype(np.float64)
-
-    def scaled(self, factor: float) -> "DenseTable":
-        """Return the table with all scores multiplied by a number."""
-        return DenseTable(self.scores * factor)
 
 
 @dataclass(frozen=True, eq=False)

@@ -1,22 +1,20 @@
-"""The star cover: a bound of the log partition function for any delta, and two algorithms that tighten it.
+"""The star cover: a bound of the log partition function for any delta, and an algorithm that tightens it.
 
-Both work at fixed scores: the fast update (3) of ``reference`` and the paper's sub-gradient. Joint optimization of
-scores and delta needs no tightening: ``models.mrf.objective``.
+It works at fixed scores, by the update (3) of ``reference``. Joint optimization of scores and delta needs no
+tightening: ``models.mrf.objective``.
 """
 
 from dataclasses import dataclass
-from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import logsumexp
 
-from trelliswork.errors import ShapeError, ValueRangeError
+from trelliswork.errors import ShapeError
 from trelliswork.inference.lifted.exponentials import MEMORY, ExpTable
 from trelliswork.inference.lifted.potentials import Table, check_tables
 
 Array = NDArray[np.float64]
-Method = Literal["fast", "sub-gradient"]
 
 
 @dataclass(frozen=True)
@@ -62,22 +60,8 @@ class Star:
         ]
         return log_z, np.vstack([log_center[None], *(leaf[None] for leaf in leaves)])
 
-    def tighten(
-        self,
-        delta: Array | None = None,
-        *,
-        method: Method = "fast",
-        tol: float = 1e-6,
-        max_passes: int = 200,
-        rate: float = 100.0,
-    ) -> StarBound:
-        """Search for the tightest delta (K, C), from 0 by default, until the residual is smaller than ``tol``.
-
-        The method is the update (3) of ``reference`` ("fast") or the paper's algorithm 1. ``rate`` is the initial step
-        size of the sub-gradient; it is halved whenever the bound increases. The bound holds for any delta.
-        """
-        if method not in ("fast", "sub-gradient"):
-            raise ValueRangeError(f"method must be 'fast' or 'sub-gradient', got {method!r}.")
+    def tighten(self, delta: Array | None = None, *, tol: float = 1e-6, max_passes: int = 200) -> StarBound:
+        """Search for the tightest delta (K, C), from 0 by default, until the residual is smaller than ``tol``."""
         delta = np.zeros((self.K, self.n_words)) if delta is None else np.array(delta, np.float64)
         if delta.shape != (self.K, self.n_words):
             raise ShapeError(f"delta must have shape (K, C) = {(self.K, self.n_words)}, got {delta.shape}.")
@@ -87,23 +71,17 @@ class Star:
         for _ in range(max(1, max_passes)):
             log_z, log_margins = self.belief_propagation(delta)
             margins = np.exp(log_margins)
-            slope = margins[1:] - margins[0]
-            residual = float(np.abs(slope).sum())
+            residual = float(np.abs(margins[1:] - margins[0]).sum())
             value = log_z / (self.K + 1)
-            if history and value > history[-1]:
-                rate /= 2
             history.append(value)
             if best is None or value < best[0]:
                 best = value, delta, log_margins, residual
             if residual < tol:
                 converged = True
                 break
-            if method == "fast":
-                # The delta of a word that underflowed in one margin is left unchanged.
-                both = np.isfinite(log_margins[1:]) & np.isfinite(log_margins[0])
-                step = np.where(both, np.where(both, log_margins[0], 0) - np.where(both, log_margins[1:], 0), 0)
-                delta = delta + step / (self.K + 2)
-            else:
-                delta = delta - rate * slope
+            # The delta of a word that underflowed in one margin is left unchanged.
+            both = np.isfinite(log_margins[1:]) & np.isfinite(log_margins[0])
+            step = np.where(both, np.where(both, log_margins[0], 0) - np.where(both, log_margins[1:], 0), 0)
+            delta = delta + step / (self.K + 2)
         assert best is not None
         return StarBound(best[0], best[1], best[2], len(history), best[3], converged, history)
