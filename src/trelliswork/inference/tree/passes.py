@@ -9,6 +9,7 @@ from trelliswork.compute import threads
 from trelliswork.compute.checks import check_possible, number_of_best
 from trelliswork.compute.limits import check_cost
 from trelliswork.compute.simd import VECTOR_BYTES
+from trelliswork.inference.tree import ranked
 from trelliswork.inference.tree.kernels import eisner as eisner_kernels
 from trelliswork.inference.tree.kernels import eisner_plain, eisner_topk, matrix_tree_log, mst
 from trelliswork.inference.tree.kernels import matrix_tree as matrix_tree_kernels
@@ -31,7 +32,7 @@ class Passes:
     scaled_kernel: Kernel  # log Z and marginals in probability space
     log_kernel: Kernel  # the same in log space
     best_kernel: Kernel
-    topk_kernel: Kernel
+    topk_kernel: Kernel  # or a function like one
     sample_kernel: Kernel
     cost: float = 1
     best_cost: float = 1
@@ -126,7 +127,7 @@ matrix_tree = Passes(
     matrix_tree_kernels.expectations,
     matrix_tree_log.expectations,
     mst.best,
-    mst.topk,
+    ranked.topk,
     matrix_tree_log.sample,
     cost=2,
     best_cost=0.2,

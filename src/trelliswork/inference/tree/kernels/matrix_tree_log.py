@@ -11,7 +11,7 @@ import numpy as np
 
 from trelliswork.compute.jit import helper, kernel
 from trelliswork.compute.kernels.logspace import log_add, log_dot
-from trelliswork.compute.kernels.random import uniform
+from trelliswork.compute.kernels.random import draw
 from trelliswork.inference.tree.kernels.matrix_tree import arc_derivatives, elimination
 from trelliswork.inference.tree.kernels.records import Batch
 
@@ -161,28 +161,7 @@ def expectations(start, stop, batch: Batch, log_z, marginals):
 
 
 @helper
-def _draw(log_weights, n, state):
-    """Return k < n with probability proportional to exp(log_weights[k])."""
-    top = -np.inf
-    for k in range(n):
-        top = max(top, log_weights[k])
-    mass = 0.0
-    for k in range(n):
-        mass += math.exp(log_weights[k] - top)
-    left = uniform(state) * mass
-    chosen = -1
-    for k in range(n):
-        p = math.exp(log_weights[k] - top)
-        if p > 0:
-            chosen = k  # the last possible one absorbs rounding errors
-            left -= p
-            if left < 0:
-                break
-    return chosen
-
-
-@helper
-def _draw_through(A, D, turn, place, n, log_arc, h, d, log_weights, state):
+def _draw_through(A, D, turn, place, n, log_arc, h, d, log_weights, zeros, state):
     """Draw the eliminated word that arc h -> d of a reduced graph goes through; 0 is the arc itself.
 
     The weight of an arc is the sum of its own and of those through each word eliminated before both its ends.
@@ -192,7 +171,7 @@ def _draw_through(A, D, turn, place, n, log_arc, h, d, log_weights, state):
     for m in range(first, n):
         k = turn[m]
         log_weights[1 + m - first] = A[d, k] + A[k, h] - D[k]
-    at = _draw(log_weights, 1 + n - first, state)
+    at = draw(log_weights, zeros, 1 + n - first, log_dot(log_weights, zeros, 1 + n - first), state)
     return 0 if at == 0 else turn[first + at - 1]
 
 
@@ -210,7 +189,7 @@ def sample(start, stop, batch: Batch, seeds, log_z, heads):
     A, D, turn = np.empty((N, N)), np.empty(N), np.empty(N, np.int64)
     head, through, place = np.empty(N, np.int64), np.empty(N, np.int64), np.empty(N, np.int64)
     connected = np.empty(N, np.int8)
-    log_weights = np.empty(N + 1)
+    log_weights, zeros = np.empty(N + 1), np.zeros(N + 1)
     state = np.empty(1, np.uint64)
     for at in range(start, stop):
         b = order[at]
@@ -221,10 +200,10 @@ def sample(start, stop, batch: Batch, seeds, log_z, heads):
         place[0] = -1
         for m in range(n):
             place[turn[m]] = m
-        for draw in range(heads.shape[0]):
-            state[0] = seeds[draw, b]
+        for number in range(heads.shape[0]):
+            state[0] = seeds[number, b]
             head[turn[0]] = 0
-            through[turn[0]] = _draw_through(A, D, turn, place, n, arc, 0, turn[0], log_weights, state)
+            through[turn[0]] = _draw_through(A, D, turn, place, n, arc, 0, turn[0], log_weights, zeros, state)
             for m in range(1, n):
                 k = turn[m]
                 from_root = False
@@ -248,13 +227,13 @@ def sample(start, stop, batch: Batch, seeds, log_z, heads):
                     log_weights[m] = -np.inf if single_root else A[k, 0]
                     for j in range(m):
                         log_weights[j] = A[k, turn[j]] if connected[turn[j]] == 1 else -np.inf
-                    j = _draw(log_weights, m + 1, state)
+                    j = draw(log_weights, zeros, m + 1, log_dot(log_weights, zeros, m + 1), state)
                     head[k] = turn[j] if j < m else 0
-                through[k] = _draw_through(A, D, turn, place, n, arc, head[k], k, log_weights, state)
+                through[k] = _draw_through(A, D, turn, place, n, arc, head[k], k, log_weights, zeros, state)
                 for i in range(m):
                     d = turn[i]
                     if through[d] == k:
                         head[d] = k
-                        through[d] = _draw_through(A, D, turn, place, n, arc, k, d, log_weights, state)
+                        through[d] = _draw_through(A, D, turn, place, n, arc, k, d, log_weights, zeros, state)
             for d in range(1, n + 1):
-                heads[draw, b, d - 1] = head[d]
+                heads[number, b, d - 1] = head[d]

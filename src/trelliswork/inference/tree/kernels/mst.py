@@ -1,4 +1,4 @@
-"""The best and the k best spanning trees: Chu-Liu-Edmonds on dense graphs, in Tarjan's order, O(n^2) per tree.
+"""The best spanning tree: Chu-Liu-Edmonds on dense graphs, in Tarjan's order, O(n^2).
 
 With a single root, arcs are compared by two numbers: first the number of root arcs (fewer is better), then the score.
 Both are added and subtracted when cycles are contracted, so the result is exactly the best tree among those with the
@@ -141,69 +141,3 @@ def best(start, stop, batch: Batch, heads, scores):
             for d in range(1, n + 1):
                 heads[b, d - 1] = work.heads[d - 1]
                 scores[b] += log_arc[b, work.heads[d - 1], d]
-
-
-@kernel(allocates=True)
-def topk(start, stop, batch: Batch, heads, ranks, scores):
-    """Fill heads (B, k, n), ranks of labels (B, k, n) and scores (B, k) of the k best trees; then -1 and -inf.
-
-    ``log_arc`` (B, n+1, n+1, R) holds the scores of the R best labels of each arc, sorted. Lawler's partition: each
-    chosen tree leaves n smaller problems; in the d-th, the words before d keep their arcs and d must not have its
-    current one. Together they contain every other tree exactly once. Time O(k n^3): a best tree for each problem.
-    """
-    order, lengths, log_arc, single_root = batch
-    N, R, K = log_arc.shape[1], log_arc.shape[3], scores.shape[1]
-    work = workspace(N)
-    size = 1 + (K - 1) * (N - 1)
-    value, first = np.empty(size), np.empty(size, np.int64)  # of each problem: its best score, its first free word
-    head, rank = np.empty((size, N), np.int64), np.empty((size, N), np.int64)
-    barred = np.empty((size, N, R), np.bool_)  # arcs and labels forbidden to the first free word
-    allowed, label = np.empty((N, N)), np.empty((N, N), np.int64)
-    for at in range(start, stop):
-        b = order[at]
-        n, arc = lengths[b], log_arc[b]
-        count, k, origin, d0 = 0, 0, -1, 1
-        while True:
-            if origin >= 0:  # the problems that tree k - 1 leaves
-                low, high = first[origin], n
-            else:
-                low, high = 1, 1
-            for d0 in range(low, high + 1):
-                barred[count] = False
-                if origin >= 0:
-                    if d0 == low:
-                        barred[count] = barred[origin]
-                    barred[count, head[origin, d0], rank[origin, d0]] = True
-                for d in range(1, n + 1):
-                    for h in range(n + 1):
-                        r = 0
-                        if d == d0:
-                            while r < R and barred[count, h, r]:
-                                r += 1
-                        allowed[h, d], label[h, d] = arc[h, d, r] if r < R and h != d else -np.inf, r
-                    if origin >= 0 and d < d0:
-                        for h in range(n + 1):
-                            if h != head[origin, d]:
-                                allowed[h, d] = -np.inf
-                        h = head[origin, d]
-                        allowed[h, d], label[h, d] = arc[h, d, rank[origin, d]], rank[origin, d]
-                if best_tree(allowed, n, single_root, work):
-                    value[count], first[count] = 0.0, d0
-                    for d in range(1, n + 1):
-                        h = work.heads[d - 1]
-                        head[count, d], rank[count, d] = h, label[h, d]
-                        value[count] += allowed[h, d]
-                    count += 1
-            origin = -1
-            for problem in range(count):
-                if value[problem] > -np.inf and (origin < 0 or value[problem] > value[origin]):
-                    origin = problem
-            if origin < 0:
-                break
-            scores[b, k] = value[origin]
-            value[origin] = -np.inf  # taken
-            for d in range(1, n + 1):
-                heads[b, k, d - 1], ranks[b, k, d - 1] = head[origin, d], rank[origin, d]
-            k += 1
-            if k == K:
-                break
