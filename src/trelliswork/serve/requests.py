@@ -125,7 +125,7 @@ class Form:
             raise RequestError(where, self.expected, "nothing" if tokens in ([], None) else value)
         plain = self.kind == "words" and not self.lower and not blanks
         if plain and set(map(type, tokens)) == {str} and "" not in tokens:  # the usual case, quickly
-            return list(tokens)
+            return tokens
         if blanks:
             tokens = [None if token == BLANK else token for token in tokens]
         for t, token in enumerate(tokens):
