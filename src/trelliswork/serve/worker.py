@@ -145,8 +145,8 @@ async def _reload(service: Service) -> None:
         else:
             service.models[name] = fresh
             service.metrics.add("reloads_total", 'result="done"')
-    _keep()
     _report("reloaded")
+    _keep()
 
 
 def _keep() -> None:

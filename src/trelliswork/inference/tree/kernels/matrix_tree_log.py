@@ -161,12 +161,12 @@ def expectations(start, stop, batch: Batch, log_z, marginals):
 
 
 @helper
-def _draw_through(A, D, turn, place, n, log_arc, h, d, log_weights, zeros, state):
+def _draw_through(A, D, turn, place, n, log_arc, h, d, rows, state):
     """Draw the eliminated word that arc h -> d of a reduced graph goes through; 0 is the arc itself.
 
     The weight of an arc is the sum of its own and of those through each word eliminated before both its ends.
     """
-    first = max(place[h], place[d]) + 1
+    log_weights, zeros, first = rows[0], rows[1], max(place[h], place[d]) + 1
     log_weights[0] = log_arc[h, d]
     for m in range(first, n):
         k = turn[m]
@@ -189,7 +189,8 @@ def sample(start, stop, batch: Batch, seeds, log_z, heads):
     A, D, turn = np.empty((N, N)), np.empty(N), np.empty(N, np.int64)
     head, through, place = np.empty(N, np.int64), np.empty(N, np.int64), np.empty(N, np.int64)
     connected = np.empty(N, np.int8)
-    log_weights, zeros = np.empty(N + 1), np.zeros(N + 1)
+    rows = np.zeros((2, N + 1))
+    log_weights, zeros = rows[0], rows[1]
     state = np.empty(1, np.uint64)
     for at in range(start, stop):
         b = order[at]
@@ -203,7 +204,7 @@ def sample(start, stop, batch: Batch, seeds, log_z, heads):
         for number in range(heads.shape[0]):
             state[0] = seeds[number, b]
             head[turn[0]] = 0
-            through[turn[0]] = _draw_through(A, D, turn, place, n, arc, 0, turn[0], log_weights, zeros, state)
+            through[turn[0]] = _draw_through(A, D, turn, place, n, arc, 0, turn[0], rows, state)
             for m in range(1, n):
                 k = turn[m]
                 from_root = False
@@ -229,11 +230,11 @@ def sample(start, stop, batch: Batch, seeds, log_z, heads):
                         log_weights[j] = A[k, turn[j]] if connected[turn[j]] == 1 else -np.inf
                     j = draw(log_weights, zeros, m + 1, log_dot(log_weights, zeros, m + 1), state)
                     head[k] = turn[j] if j < m else 0
-                through[k] = _draw_through(A, D, turn, place, n, arc, head[k], k, log_weights, zeros, state)
+                through[k] = _draw_through(A, D, turn, place, n, arc, head[k], k, rows, state)
                 for i in range(m):
                     d = turn[i]
                     if through[d] == k:
                         head[d] = k
-                        through[d] = _draw_through(A, D, turn, place, n, arc, k, d, log_weights, zeros, state)
+                        through[d] = _draw_through(A, D, turn, place, n, arc, k, d, rows, state)
             for d in range(1, n + 1):
                 heads[number, b, d - 1] = head[d]
