@@ -233,24 +233,22 @@ class HMM(ChainTagger, NextWord):
     n_states: int | None = None
     order: int = 1
     unknown: Literal['suffix', 'symbol'] = 'suffix'
-    interpolation: Literal['kneser-ney', 'deleted'] = 'kneser-ney'
     end: bool = True
     beam: Beam | str | None = None
     transition_prior: float = 0.1
     emission_prior: float = 0.01
     min_count: int = 1
-    algorithm: Literal['em', 'vb', 'stepwise'] = 'em'
+    algorithm: Literal['em', 'vb'] = 'em'
     max_iter: int = 100
     tol: float = 1e-05
     n_restarts: int = 1
     patience: int = 20
     seed: int = 0
     probe: int = 5  # in options
-    batch_size: int = 256  # in options
     dtype: Literal['float32', 'float64'] = 'float64'  # in options
     induced_: bool
     def fit(self, X: Sentences | Corpus, y: States | None=None, *, dev: Dev | None=None, checkpoint: Path | None=None, callback: Callback | None=None, max_minutes: float | None=None) -> Self: ...
-    def fit_stream(self, batches: Iterable[Sentences], *, n_passes: int=1, dev: Sentences | Corpus | None=None, checkpoint: Path | None=None, callback: Callback | None=None, max_minutes: float | None=None) -> Self: ...
+    def partial_fit(self, X: Sentences | Corpus, *, words: Mapping[Any, int] | None=None) -> Self: ...
     kind: property
     def score(self, X: Sentences | Corpus, y: Any=None) -> float: ...
     def predict_next(self, words: Sequence[Token], n: int=10, *, unknown: bool=False) -> list[tuple[Any, float]]: ...

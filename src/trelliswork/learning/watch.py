@@ -37,7 +37,20 @@ class Development(NamedTuple):
     """A metric on held-out data; larger is better."""
 
     metric: str  # its name
-    measure: Callable[[Mapping[str, Any]], float]  # of named parameter arrays
+    measure: Callable[[Any], float]  # of named parameter arrays
+
+    @classmethod
+    def of_shares(cls, metric: str, n: int, sums: Callable[[Any, int, int], tuple[float, float]]) -> "Development":
+        """Return a mean over n items, of which each process measures its share.
+
+        ``sums`` returns the sum of a value over a range of the items, and how many are summed.
+        """
+
+        def measure(parameters: Any) -> float:
+            group = current()
+            return group.ratio(*sums(parameters, *group.share(n)))
+
+        return cls(metric, measure)
 
 
 class Watch:

@@ -125,7 +125,7 @@ def _in_one_step(fit: Callable[..., Any]) -> Callable[..., Any]:
 
 
 _SKLEARN = ("_metadata_request", "_parent_callback_ctx", "_skl_callbacks")  # what scikit-learn notes before a fit
-_TRAINING = ("fit", "partial_fit", "fit_stream")
+_TRAINING = ("fit", "partial_fit")
 _FIT = {"y", "dev", "start", "sample_weight", "checkpoint", "callback", "max_minutes"}  # of all estimators
 _PLAIN = ("get_params", "set_params", "set_fit_request", "get_metadata_routing")  # of the parameters alone
 

@@ -14,7 +14,7 @@ from trelliswork.data.files import Excerpt, shorten
 from trelliswork.errors import ShapeError, ValueRangeError
 
 METHODS = {
-    *("fit", "partial_fit", "score", "log_prob", "posterior", "predict", "predict_flat", "parse"),
+    *("fit", "partial_fit", "score", "log_prob", "posterior", "predict", "predict_flat"),
     *("predict_layers", "predict_marginals", "predict_topk", "predict_spans", "tag"),
     *("fill", "predict_next"),
 }
@@ -153,7 +153,7 @@ def check_input(model: Any, method: str, given: dict[str, Any]) -> None:
             for n, row in enumerate(() if rows is None else _checked_list(name, rows, "sentences")):
                 _checked_list(f"{name}[{n}]", row, "heads")
         return
-    gaps = hasattr(model, "fit_stream")  # an HMM learns from sentences without labels, too
+    gaps = getattr(model, "family", "") == "hmm"  # which learns from sentences without labels, too
     listed = {layer.name: layer.labels for layer in getattr(model, "layers_", ())} or getattr(model, "_labels", None)
     for name in ("y", "known", "y of dev"):
         rows = data[1] if name == "y of dev" else given.get(name)

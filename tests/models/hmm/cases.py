@@ -1,5 +1,6 @@
 """Small corpora and models of the HMM tests, and oracles that enumerate all state paths."""
 
+from collections import Counter
 from functools import cache
 from itertools import product
 
@@ -25,6 +26,7 @@ HALF = [["D", "N", "V"], None, ["N", None], [None, "N", "V", None, None], None]
 IDS = [[0, 1, 2], [3, 1, 2, 0, 1], [1, 2], [0, 4, 2, 3, 5], [1, 0, 3]]
 NEW = [["the", "man", "sees", "dogs"], ["bark"], ["zzz", "dogging", "the"]]  # two words are unknown
 
+COUNTS = Counter(word for sentence in WORDS for word in sentence)
 TABLES = {  # models whose emissions are a table that sums to 1
     "labeled, symbol": lambda: HMM(unknown="symbol").fit(WORDS, TAGS),
     "labeled ids": lambda: HMM().fit(IDS, TAGS),
@@ -36,16 +38,13 @@ TABLES = {  # models whose emissions are a table that sums to 1
     "half": lambda: HMM().fit(WORDS, HALF),
     "half, one more state, ids": lambda: HMM(4).fit(IDS, HALF),
     "variational Bayes": lambda: HMM(3, algorithm="vb").fit(WORDS),
-    "stepwise": lambda: HMM(3, algorithm="stepwise", options={"batch_size": 2}, max_iter=3).fit(WORDS),
     "float32": lambda: HMM(3, options={"dtype": "float32"}).fit(WORDS),
-    "stream": lambda: HMM(3, unknown="symbol").fit_stream([WORDS[:2], WORDS[2:]], n_passes=2),
-    "stream of ids": lambda: HMM(2, end=False).fit_stream([IDS[:2], IDS[2:]]),
+    "stream": lambda: HMM(3, unknown="symbol").partial_fit(WORDS[:2], words=COUNTS).partial_fit(WORDS[2:]),
+    "stream of ids": lambda: HMM(2, end=False).partial_fit(IDS, words=Counter(x for row in IDS for x in row)),
 }
 LEXICONS = {  # labeled words with suffixes
     "order 1": lambda: HMM().fit(WORDS, TAGS),
-    "order 1, deleted": lambda: HMM(interpolation="deleted").fit(WORDS, TAGS),
     "order 2": lambda: HMM(order=2).fit(WORDS, TAGS),
-    "order 2, deleted": lambda: HMM(order=2, interpolation="deleted").fit(WORDS, TAGS),
     "order 3": lambda: HMM(order=3).fit(WORDS, TAGS),
     "order 1, beam of all states": lambda: HMM(beam="kl=0").fit(WORDS, TAGS),
     "order 2, beam of all states": lambda: HMM(order=2, beam="kl=0").fit(WORDS, TAGS),
@@ -111,7 +110,7 @@ def lexicon_oracle(hmm):
     labels = np.array([number[tag] for y in TAGS for tag in y])
     offsets = np.cumsum([0, *map(len, TAGS)])
     k = hmm.order
-    table, _ = count_ngrams(labels, offsets, S, k, interpolation=hmm.interpolation)
+    table = count_ngrams(labels, offsets, S, k)
 
     def score(x, path):
         rows = lexicon.log_emission(x, np.arange(len(x)) == 0)

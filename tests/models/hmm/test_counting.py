@@ -40,60 +40,6 @@ def contexts(S):
     return [(a, b) for a, b in product(range(S + 1), repeat=2) if b < S or a == S]
 
 
-def slow_deleted(labels, offsets, S):
-    """Figure 1 of Brants (2000), with our one vote and one event more; weights and p(c | a, b)."""
-    f3 = Counter(events(labels, offsets, S))
-    f2, f1 = Counter(), Counter()
-    seen2, seen1 = Counter(), Counter()  # contexts
-    for (a, b, c), n in f3.items():
-        f2[b, c] += n
-        f1[c] += n
-        seen2[a, b] += n
-        seen1[b] += n
-    N = f3.total()
-    votes = [1.0, 1.0, 1.0]
-    for (a, b, c), n in f3.items():
-        cases = [
-            (f1[c] - 1) / (N - 1) if N > 1 else 0,
-            (f2[b, c] - 1) / (seen1[b] - 1) if seen1[b] > 1 else 0,
-            (n - 1) / (seen2[a, b] - 1) if seen2[a, b] > 1 else 0,
-        ]
-        votes[cases.index(max(cases))] += n
-    lambdas = np.array(votes) / sum(votes)
-
-    def p(c, a, b):
-        parts = [(f1[c] + 1 / (S + 1)) / (N + 1)]
-        if seen1[b]:
-            parts.append(f2[b, c] / seen1[b])
-        if seen2[a, b]:
-            parts.append(f3[a, b, c] / seen2[a, b])
-        return sum(w * x for w, x in zip(lambdas, parts, strict=False)) / sum(lambdas[: len(parts)])
-
-    return lambdas, p
-
-
-@given(corpora())
-def test_deleted_interpolation_equals_the_algorithm_of_the_paper(case):
-    (labels, offsets), S = case
-    model = count_ngrams(labels, offsets, S, 2, interpolation="deleted")
-    lambdas, p = slow_deleted(labels, offsets, S)
-    assert_allclose(model.lambdas, lambdas, rtol=1e-12)
-    for a, b in contexts(S):
-        assert_allclose(np.exp(model.log_table[a, b]), [p(c, a, b) for c in range(S + 1)], rtol=1e-10)
-
-
-def test_deleted_interpolation_by_hand():
-    """One sequence 0 0: start start 0, start 0 0, 0 0 end."""
-    model = count_ngrams(np.array([0, 0]), np.array([0, 2]), 1, 1, interpolation="deleted")
-    # f(0) = 2, f(end) = 1, N = 3. (start, 0): unigram (2-1)/2 beats bigram 0. (0, 0), f = 1 of 2: unigram 1/2 beats
-    # 0/1. (0, end): unigram 0/2 ties with 0/1, the lower order wins. So three votes and one against one.
-    assert_allclose(model.lambdas, [4 / 5, 1 / 5])
-    p = np.exp(model.log_table)  # row 1 is the start, column 1 the end
-    assert_allclose(p[1, 0], 4 / 5 * 2.5 / 4 + 1 / 5)
-    assert_allclose(p[0, 0], 4 / 5 * 2.5 / 4 + 1 / 5 / 2)
-    assert_allclose(p[0, 1], 4 / 5 * 1.5 / 4 + 1 / 5 / 2)
-
-
 def slow_kneser_ney(labels, offsets, S, order):
     """Modified Kneser-Ney by its definition: p(c | context) for contexts of ``order - 1`` labels."""
     grams = Counter(e[3 - order :] for e in events(labels, offsets, S))
@@ -131,34 +77,31 @@ def slow_kneser_ney(labels, offsets, S, order):
 def test_kneser_ney_equals_its_definition(case):
     (labels, offsets), S = case
     model, p = count_ngrams(labels, offsets, S, 2), slow_kneser_ney(labels, offsets, S, 3)
-    assert model.lambdas is None
     for a, b in contexts(S):
-        assert_allclose(np.exp(model.log_table[a, b]), [p(c, (a, b)) for c in range(S + 1)], rtol=1e-10)
+        assert_allclose(np.exp(model[a, b]), [p(c, (a, b)) for c in range(S + 1)], rtol=1e-10)
     bigrams, p = count_ngrams(labels, offsets, S, 1), slow_kneser_ney(labels, offsets, S, 2)
     for b in range(S + 1):
-        assert_allclose(np.exp(bigrams.log_table[b]), [p(c, (b,)) for c in range(S + 1)], rtol=1e-10)
+        assert_allclose(np.exp(bigrams[b]), [p(c, (b,)) for c in range(S + 1)], rtol=1e-10)
 
 
-@pytest.mark.parametrize("interpolation", ["deleted", "kneser-ney"])
-@given(case=corpora())
-def test_every_context_has_a_distribution_without_zeros(interpolation, case):
+@given(corpora())
+def test_every_context_has_a_distribution_without_zeros(case):
     (labels, offsets), S = case
-    log_trigram, _ = count_ngrams(labels, offsets, S, 2, interpolation=interpolation)
+    log_trigram = count_ngrams(labels, offsets, S, 2)
     assert log_trigram.shape == (S + 1, S + 1, S + 1)
     exist = np.zeros((S + 1, S + 1), bool)
     exist[tuple(zip(*contexts(S), strict=True))] = True
     assert np.isneginf(log_trigram[~exist]).all()
     assert np.isfinite(log_trigram[exist]).all()
     assert_allclose(np.exp(log_trigram[exist]).sum(axis=-1), 1, rtol=1e-10)
-    log_bigram, _ = count_ngrams(labels, offsets, S, 1, interpolation=interpolation)
+    log_bigram = count_ngrams(labels, offsets, S, 1)
     assert np.isfinite(log_bigram).all()
     assert_allclose(np.exp(log_bigram).sum(axis=-1), 1, rtol=1e-10)
 
 
-@pytest.mark.parametrize("interpolation", ["deleted", "kneser-ney"])
-def test_ngrams_are_a_distribution_over_sequences_of_any_length(interpolation):
+def test_ngrams_are_a_distribution_over_sequences_of_any_length():
     labels, offsets = flat([[0, 1], [1, 2, 0], [], [2, 1], [0]])
-    log_trigram, _ = count_ngrams(labels, offsets, 3, 2, interpolation=interpolation)
+    log_trigram = count_ngrams(labels, offsets, 3, 2)
     ends = np.concatenate([[0], np.cumsum(np.arange(1, 200))])
     empty, rest = log_trigram[3, 3, 3], HigherOrder(log_trigram, None).log_evidence(np.zeros((ends[-1], 3)), ends)
     assert_allclose(np.exp(empty) + np.exp(rest).sum(), 1, rtol=1e-6)
@@ -167,11 +110,10 @@ def test_ngrams_are_a_distribution_over_sequences_of_any_length(interpolation):
 def test_the_second_order_is_learned():
     """0 0 1 1 0 0 1 1 ...: one preceding label predicts nothing, two predict everything."""
     labels = np.array([0, 0, 1, 1] * 50)
-    for interpolation in ("deleted", "kneser-ney"):
-        p = np.exp(count_ngrams(labels, np.array([0, 200]), 2, 2, interpolation=interpolation).log_table)
-        assert min(p[0, 0, 1], p[0, 1, 1], p[1, 1, 0], p[1, 0, 0]) > 0.9
-        q = np.exp(count_ngrams(labels, np.array([0, 200]), 2, 1, interpolation=interpolation).log_table)
-        assert_allclose(q[:2, :2], 0.5, atol=0.05)
+    p = np.exp(count_ngrams(labels, np.array([0, 200]), 2, 2))
+    assert min(p[0, 0, 1], p[0, 1, 1], p[1, 1, 0], p[1, 0, 0]) > 0.9
+    q = np.exp(count_ngrams(labels, np.array([0, 200]), 2, 1))
+    assert_allclose(q[:2, :2], 0.5, atol=0.05)
 
 
 def test_invalid_labels():
@@ -183,7 +125,5 @@ def test_invalid_labels():
         count_ngrams(np.array([0, 2]), np.array([0, 2]), 2, 2)
     with pytest.raises(ValueRangeError, match="at least one sequence"):
         count_ngrams(np.array([], int), np.array([0]), 2, 1)
-    with pytest.raises(ValueRangeError, match="interpolation must be 'kneser-ney' or 'deleted', got 'good-turing'"):
-        count_ngrams(np.array([0]), np.array([0, 1]), 2, 2, interpolation="good-turing")
     with pytest.raises(ValueRangeError, match="use a lower order"):
         count_ngrams(np.array([0]), np.array([0, 1]), 400, 2)

@@ -14,7 +14,7 @@ from trelliswork.errors import ConvergenceWarning, ShapeError, ValueRangeError
 from trelliswork.learning.em import LikelihoodDecrease
 from trelliswork.learning.watch import Watch
 from trelliswork.models.hmm import em as em_module
-from trelliswork.models.hmm.em import Posterior, Priors, em, random_parameters, restarts, stepwise
+from trelliswork.models.hmm.em import Posterior, Priors, Stepwise, em, random_parameters, restarts
 from trelliswork.models.hmm.objective import HMMParameters, Sequences, expected_counts
 
 
@@ -190,36 +190,45 @@ def test_the_best_restart_continues(algorithm):
     assert short.n_states == 3
 
 
+def in_steps(start, batches, priors=None):
+    """Return stepwise EM after some batches, which are the whole text."""
+    state = Stepwise(start, sum(len(batch.symbols) for batch in batches))
+    for k, batch in enumerate(batches, start=1):
+        state, step = state.after(batch, priors or Priors())
+        assert step.iteration == k
+    return state
+
+
 def test_stepwise_learns_in_few_passes():
     sequences = drawn_from_a_model(400, 10, seed=3)
     lists = np.split(sequences.symbols, sequences.offsets[1:-1])
     batches = [sequences_of(lists[k : k + 20]) for k in range(0, 400, 20)]
     start = random_parameters(3, 8, seed=9)
     begin = expected_counts(start, sequences).total
-    p, report = stepwise(start, batches, 400, priors=Priors(0.1, 0.1, 0.1, 0.1), n_passes=2)
+    state = in_steps(start, batches * 2, Priors(0.1, 0.1, 0.1, 0.1))
+    p = state.parameters
     end = expected_counts(p, sequences).total
     two, _ = em(start, sequences, priors=Priors(0.1, 0.1, 0.1, 0.1), max_iter=2, tol=0)
     assert end > expected_counts(two, sequences).total > begin
-    assert report.n_iter == 40
+    assert state.n_batches == 40
     assert_allclose(np.exp(p.log_emission).sum(axis=1), 1)
-    plain, _ = stepwise(start, batches, 400)  # without priors, though some batches lack a symbol
+    plain = in_steps(start, batches).parameters  # without priors, though some batches lack a symbol
     assert expected_counts(plain, sequences).total > begin
-    _, stopped = stepwise(start, batches, 400, watch=Watch(callback=lambda step: step.iteration == 3))
-    assert (stopped.n_iter, stopped.reason) == (3, "stopped by the caller")
 
 
 def test_stepwise_running_mean():
     """Two batches by hand: s_0 predicted by the start, then s = (1 - eta_k) s + eta_k N/n c_k, eta_k = (k + 2)^-0.7."""
     batches = [random_sequences(4, 6, 3, seed=1), random_sequences(6, 6, 3, seed=2)]
     p = start = random_parameters(2, 3, seed=0, mean_length=4)
+    n_tokens = sum(len(batch.symbols) for batch in batches)
     for k, batch in enumerate(batches):
-        c, larger = expected_counts(p, batch), 10 / batch.n_sequences
+        c, larger = expected_counts(p, batch), n_tokens / len(batch.symbols)
         nexts = np.column_stack([c.transition, c.end])
         if k == 0:
             emission = larger * c.emission.sum(axis=1, keepdims=True) * np.exp(p.log_emission)
             outcomes = np.exp(np.column_stack([p.log_transition, p.log_end]))
             after = larger * nexts.sum(axis=1, keepdims=True) * outcomes
-            begin = 10 * np.exp(p.log_start)
+            begin = larger * batch.n_sequences * np.exp(p.log_start)
         eta = (k + 2) ** -0.7
         emission = (1 - eta) * emission + eta * larger * c.emission
         after = (1 - eta) * after + eta * larger * nexts
@@ -227,7 +236,7 @@ def test_stepwise_running_mean():
         rows = np.log(after / after.sum(axis=1, keepdims=True))
         log_emission = np.log(emission / emission.sum(axis=1, keepdims=True))
         p = HMMParameters(np.log(begin / begin.sum()), rows[:, :2], rows[:, 2], log_emission)
-    learned, _ = stepwise(start, batches, 10)
+    learned = in_steps(start, batches).parameters
     for name in ("log_start", "log_transition", "log_end", "log_emission"):
         assert_allclose(getattr(learned, name), getattr(p, name), rtol=1e-9, err_msg=name)
 
@@ -287,8 +296,6 @@ def test_invalid_input():
             lambda: em(HMMParameters(p.log_start - 1, *list(vars(p).values())[1:]), sequences),
         ),
         (ValueRangeError, "posterior", lambda: em(Posterior(*[np.ones(2)] * 2, None, np.ones((2, 3))), sequences)),
-        (ValueRangeError, "power", lambda: stepwise(p, [sequences], 2, power=0.5)),
-        (ValueRangeError, "no batches in pass 2", lambda: stepwise(p, iter([sequences]), 2, n_passes=2)),
         (ValueRangeError, "n_restarts", lambda: restarts(0, 2, 3, sequences)),
         (ValueRangeError, "concentration", lambda: random_parameters(2, 3, concentration=0)),
         (ValueRangeError, "mean_length", lambda: random_parameters(2, 3, mean_length=1)),

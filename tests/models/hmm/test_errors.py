@@ -80,7 +80,6 @@ def test_sentences(X, y, error):
 @pytest.mark.parametrize(
     ("options", "labeled"),
     [
-        ({"interpolation": "foo"}, False),
         ({"beam": "kl=-1"}, True),
         ({"beam": "kl=nan", "order": 2}, True),
         ({"beam": 6.9, "order": 2}, True),
@@ -110,10 +109,8 @@ def test_parameters_with_and_without_labels(options, labeled):
         {"tol": -1},
         {"n_restarts": 0},
         {"probe": 0},
-        {"batch_size": 0},
         {"patience": 0},
         {"dtype": "float16"},
-        {"algorithm": "stepwise", "n_restarts": 2},
         {"algorithm": "vb", "emission_prior": 0},
     ],
 )
@@ -125,8 +122,11 @@ def test_parameters(options):
 @pytest.mark.parametrize(
     "call",
     [
-        lambda: HMM(3, order=2).fit_stream([WORDS]),
-        lambda: HMM(3).fit_stream([["the dog"]]),
+        lambda: HMM(3, order=2, unknown="symbol").partial_fit(WORDS, words={"the": 2}),
+        lambda: HMM(3, unknown="symbol").partial_fit(["the dog"], words={"the": 2}),
+        lambda: HMM(3, unknown="symbol").partial_fit(WORDS),
+        lambda: HMM(3, unknown="symbol").partial_fit([], words={"the": 2}),
+        lambda: HMM(3).partial_fit(WORDS, words={"the": 2}),
         lambda: HMM().fit([["a", "b"]], ["NV"]),
         lambda: model("order 1").posterior("dog"),
         lambda: model("order 1").predict_next("dog"),
@@ -151,7 +151,7 @@ def test_missing_number_of_states():
     with pytest.raises(ValueRangeError, match="n_states"):
         HMM().fit(WORDS, [None] * len(WORDS))
     with pytest.raises(ValueRangeError, match="n_states"):
-        HMM().fit_stream([WORDS])
+        HMM(unknown="symbol").partial_fit(WORDS, words={"the": 2})
     for y in (None, HALF):
         with pytest.raises(ValueRangeError, match="order"):
             HMM(3, order=2).fit(WORDS, y)
@@ -171,11 +171,7 @@ def test_queries():
         lambda: hmm.predict(WORDS, decoding="foo"),
         lambda: hmm.predict_topk(WORDS, 0),
         lambda: hmm.posterior([]),
-        lambda: HMM(3).fit_stream([]),
-        lambda: HMM(3).fit_stream([[]]),
-        lambda: HMM(3).fit_stream([WORDS], n_passes=0),
-        lambda: HMM(3).fit_stream(x for x in [WORDS]),
-        lambda: HMM(3).fit_stream([[["a"], []]]),
+        lambda: HMM(3, unknown="symbol").partial_fit([["a"], []], words={"a": 1}),
     ):
         with pytest.raises((ValueRangeError, ShapeError)):
             query()

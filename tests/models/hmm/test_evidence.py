@@ -89,7 +89,8 @@ def test_the_unknown_symbol_may_occur_in_the_text():
     assert hmm.known_words() == {word for x in marked for word in x} - {"<unk>"}
     assert list(hmm.vocabulary_)[-1] == "<unk>"
     assert hmm.log_prob([["<unk>"]]) == hmm.log_prob([["never"]])
-    for other in (HMM(2).fit(marked), HMM(2).fit_stream([marked])):
+    streamed = HMM(2, unknown="symbol").partial_fit(marked, words={"dog": 2, "<unk>": 3})
+    for other in (HMM(2).fit(marked), streamed):
         assert np.isfinite(other.log_prob([["<unk>", "never", "dog"]])).all()
 
 

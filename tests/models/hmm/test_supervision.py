@@ -10,7 +10,6 @@ from tests.models.hmm.cases import HALF, TAGS, WORDS, corpus
 from trelliswork import HMM
 from trelliswork.errors import DataError, ShapeError, ValueRangeError
 from trelliswork.learning.checkpoint import Checkpoint
-from trelliswork.models.hmm import em as em_module
 
 
 def assert_same(one, other):
@@ -26,7 +25,7 @@ def assert_same(one, other):
 
 
 @pytest.mark.parametrize("y", [None, HALF])
-@pytest.mark.parametrize("algorithm", ["em", "vb", "stepwise"])
+@pytest.mark.parametrize("algorithm", ["em", "vb"])
 def test_a_stopped_fit_leaves_a_model(algorithm, y):
     seen = []
 
@@ -34,19 +33,12 @@ def test_a_stopped_fit_leaves_a_model(algorithm, y):
         seen.append(step)
         return len(seen) == 2
 
-    hmm = HMM(3, algorithm=algorithm, options={"batch_size": 2, "probe": 1}).fit(WORDS, y, callback=stop)
+    hmm = HMM(3, algorithm=algorithm, options={"probe": 1}).fit(WORDS, y, callback=stop)
     assert len(seen) == 2
     assert not hmm.report_.converged
     assert hmm.report_.reason == "stopped by the caller"
     assert hmm.report_.history[-1] == seen[-1]
     assert np.isfinite(hmm.score(WORDS))
-    assert hmm.predict(WORDS)
-
-
-def test_a_stopped_stream_leaves_a_model():
-    hmm = HMM(3).fit_stream([[x] for x in WORDS], n_passes=3, callback=lambda step: step.iteration == 7)
-    assert hmm.report_.n_iter == 7
-    assert not hmm.report_.converged
     assert hmm.predict(WORDS)
 
 
@@ -77,15 +69,13 @@ def test_the_time_limit_stops_after_an_iteration():
     assert report.reason.startswith("time limit")
 
 
-@pytest.mark.parametrize("algorithm", ["em", "vb", "stepwise"])
+@pytest.mark.parametrize("algorithm", ["em", "vb"])
 def test_development_sentences_choose_the_iteration(algorithm):
     """Without priors EM overfits few sentences: the kept iteration has the best evidence of others."""
     X, dev = corpus("train", 40)[0], corpus("test", 30)[0]
     options = {"algorithm": algorithm, "tol": 0, "seed": 2, "unknown": "symbol", "transition_prior": 0.01}
     if algorithm == "em":
         options["emission_prior"] = 0.001
-    if algorithm == "stepwise":
-        options |= {"emission_prior": 5.0, "batch_size": 10}
     hmm = made(HMM, 6, max_iter=40, patience=3, **options).fit(X, dev=dev)
     measured = [step.dev for step in hmm.report_.history]
     best = int(np.argmax(measured))
@@ -94,10 +84,9 @@ def test_development_sentences_choose_the_iteration(algorithm):
     assert hmm.report_.dev == max(measured) == hmm.score(dev)
     assert hmm.report_.metric == "log evidence per token"
     assert f"kept iteration {best + 1} with" in hmm.report_.reason
-    if algorithm != "stepwise":
-        same = made(HMM, 6, max_iter=best + 1, **options).fit(X)
-        np.testing.assert_array_equal(hmm.transitions(), same.transitions())
-        np.testing.assert_array_equal(hmm.log_prob(dev), same.log_prob(dev))
+    same = made(HMM, 6, max_iter=best + 1, **options).fit(X)
+    np.testing.assert_array_equal(hmm.transitions(), same.transitions())
+    np.testing.assert_array_equal(hmm.log_prob(dev), same.log_prob(dev))
 
 
 def test_labeled_development_sentences_measure_the_accuracy():
@@ -121,13 +110,6 @@ def test_counted_taggers_are_measured_once():
     assert hmm.report_.reason == "counted"
 
 
-def test_development_data_of_a_stream():
-    batches, dev = [WORDS[:2], WORDS[2:]], [["the", "dog", "sees"], ["bark"]]
-    hmm = HMM(3, unknown="symbol").fit_stream(batches, n_passes=3, dev=dev)
-    measured = [step.dev for step in hmm.report_.history]
-    assert hmm.report_.dev == max(measured) == hmm.score(dev)
-
-
 RUNS = {
     "em": ({"n_states": 5, "tol": 0, "max_iter": 9}, None),
     "em, float32": ({"n_states": 5, "tol": 1e-3, "dtype": "float32"}, None),
@@ -135,7 +117,6 @@ RUNS = {
     "vb": ({"n_states": 5, "algorithm": "vb", "tol": 0, "max_iter": 9}, None),
     "restarts": ({"n_states": 5, "n_restarts": 3, "probe": 3, "tol": 0, "max_iter": 8}, None),
     "vb, restarts": ({"n_states": 4, "algorithm": "vb", "n_restarts": 2, "probe": 2, "tol": 1e-3}, None),
-    "stepwise": ({"n_states": 5, "algorithm": "stepwise", "batch_size": 20, "max_iter": 3}, None),
     "beam": ({"n_states": 9, "beam": "size=4", "tol": 0, "max_iter": 6}, None),
 }
 
@@ -189,54 +170,25 @@ def test_a_killed_run_resumes_from_its_last_checkpoint(tmp_path, monkeypatch):
         assert not path.exists()
 
 
-def test_a_resumed_stream_equals_an_uninterrupted_one(tmp_path):
-    X, path = corpus("train", 80)[0], tmp_path / "checkpoint"
-    batches = [X[:20], X[20:50], X[50:]]
-    whole = HMM(4).fit_stream(batches, n_passes=3)
-    for stop in (2, 3, 7):
-        HMM(4).fit_stream(batches, n_passes=3, checkpoint=path, callback=lambda step, stop=stop: step.iteration == stop)
-        seen = []
-        resumed = HMM(4).fit_stream(batches, n_passes=3, checkpoint=path, callback=seen.append)
-        assert_same(resumed, whole)
-        assert [step.iteration for step in seen] == list(range(stop + 1, 10))
-        resumed.save(tmp_path / "model")
-
-
-class Parts:
-    """A stream of batches that are made when they are asked for."""
-
-    def __init__(self, n):
-        self.n = n
-
-    def __iter__(self):
-        for k in range(self.n):
-            yield [[f"w{(7 * k + t * t) % 50}" for t in range(30)] for _ in range(20)]
-
-
 def peak(n):
-    """Return the memory that training on a stream of n batches takes."""
+    """Return the memory that training on a text of n batches takes."""
+    words = {f"w{k}": 12 * n for k in range(50)}
     tracemalloc.start()
     try:
-        hmm = HMM(2).fit_stream(Parts(n))
+        hmm = HMM(2, unknown="symbol")
+        for k in range(n):
+            hmm.partial_fit([[f"w{(7 * k + t * t) % 50}" for t in range(30)] for _ in range(20)], words=words)
         return hmm.report_, tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()
 
 
-def test_memory_does_not_grow_with_a_stream(monkeypatch, tmp_path):
-    """Of the steps, too, the report keeps a limited number; a run that resumes counts them all."""
-    monkeypatch.setattr(em_module, "MOST_STEPS", 16)
+def test_memory_does_not_grow_with_the_number_of_batches():
     peak(20)  # what is loaded once
     _, few = peak(20)
     report, many = peak(120)
     assert many < few + 200_000  # 100 batches have 800,000 bytes
-    iterations = [step.iteration for step in report.history]
-    assert (report.n_iter, iterations[0], iterations[-1]) == (120, 1, 120)
-    assert len(iterations) <= 17
-    assert iterations == sorted(set(iterations))
-    path = tmp_path / "checkpoint"
-    HMM(2).fit_stream(Parts(50), checkpoint=path, callback=lambda step: step.iteration == 40)
-    assert_same(HMM(2).fit_stream(Parts(50), checkpoint=path), HMM(2).fit_stream(Parts(50)))
+    assert (report.n_iter, report.reason, len(report.history)) == (120, "120 batches", 1)
 
 
 def test_a_longer_run_resumes_from_a_shorter_one(tmp_path):

@@ -2,40 +2,32 @@
 
 import math
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import KW_ONLY, replace
-from functools import partial
 from typing import Annotated, Any, ClassVar, Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from trelliswork.compute.checks import check_count
-from trelliswork.compute.sharing import current
 from trelliswork.data import Corpus, Vocabulary
 from trelliswork.data.vocabulary import END, UNKNOWN, strings
 from trelliswork.errors import DataError, ValueRangeError
-from trelliswork.inference.chain.beam import Beam, BeamStatistics
+from trelliswork.inference.chain.beam import Beam, BeamStatistics, chosen_beam
+from trelliswork.learning import whole
 from trelliswork.learning.report import Callback, FitReport
+from trelliswork.learning.watch import Development
 from trelliswork.models.base import Arrays, Description, Table, check_label
 from trelliswork.models.entrance import SYMBOLS
 from trelliswork.models.hmm.data import Sentences, States, Token, fill_states, read_sentences
 from trelliswork.models.hmm.decoding import StateChain, chain_from_arrays, choose, state_beam
+from trelliswork.models.hmm.em import Algorithm
 from trelliswork.models.hmm.emissions import Emissions, emissions_from_state
 from trelliswork.models.hmm.tagging import ChainTagger
-from trelliswork.models.hmm.training import (
-    Algorithm,
-    Learned,
-    Supervision,
-    Unknown,
-    check_settings,
-    learn,
-    learn_stream,
-)
+from trelliswork.models.hmm.training import Learned, Stream, Supervision, Unknown, learn
 from trelliswork.models.parameters import (
     MODEL,
     TRAINING,
-    BatchSize,
     FurtherOptions,
     MinCount,
     Parameter,
@@ -89,6 +81,7 @@ class HMM(ChainTagger, NextWord):
     induced_: bool = later()
     _any_chain: Any = later()  # with the beam that was set when it was last used
     _emissions: Emissions = later()
+    _stream: Stream | None = later(None)  # of partial_fit
 
     n_states: Annotated[
         int | None,
@@ -112,10 +105,6 @@ class HMM(ChainTagger, NextWord):
             "<unk>."
         ),
     ] = "suffix"
-    interpolation: Annotated[
-        Literal["kneser-ney", "deleted"],
-        Parameter("Smoothing of the n-grams of known states; deleted is TnT's."),
-    ] = "kneser-ney"
     end: Annotated[
         bool, Parameter("Whether the end of a sentence is an event; if not, the lengths of sentences are given.")
     ] = True
@@ -145,14 +134,11 @@ class HMM(ChainTagger, NextWord):
     algorithm: Annotated[
         Algorithm,
         Parameter(
-            "EM (maximum likelihood, or MAP with priors), variational Bayes, or EM with an update after each batch "
-            "of sentences.",
+            "EM (maximum likelihood, or MAP with priors), or variational Bayes.",
             panel=TRAINING,
         ),
     ] = "em"
-    max_iter: Annotated[
-        int, Parameter("Maximum number of EM iterations; passes for stepwise.", minimum=1, panel=TRAINING)
-    ] = 100
+    max_iter: Annotated[int, Parameter("Maximum number of EM iterations.", minimum=1, panel=TRAINING)] = 100
     tol: Tol = 1e-5
     n_restarts: Annotated[
         int,
@@ -164,7 +150,6 @@ class HMM(ChainTagger, NextWord):
     probe: Annotated[
         int, Parameter("Iterations of each random start before the best is chosen.", minimum=1, panel=TRAINING)
     ] = option(5)
-    batch_size: BatchSize = option(256)
     dtype: Annotated[
         Literal["float32", "float64"],
         Parameter("Precision of EM; float32 is twice as fast.", panel=TRAINING),
@@ -190,8 +175,8 @@ class HMM(ChainTagger, NextWord):
             The state of each token, ``None`` where it is unknown; also ``None`` for a whole sentence.
         dev : (X, y) or X, optional
             Development data: EM stops when the accuracy, or without y the mean log evidence per token, has not
-            increased for ``patience`` iterations (batches for stepwise), and the best iteration is kept. A measurement
-            takes about as long as an iteration. In a group of processes every rank gets all of it.
+            increased for ``patience`` iterations, and the best iteration is kept. A measurement takes about as long as
+            an iteration. In a group of processes every rank gets all of it.
         checkpoint : path, optional
             A file for the state of EM, written twice a minute. If it exists, training resumes from it and ends with the
             parameters of an uninterrupted run. ``save`` deletes it.
@@ -201,46 +186,35 @@ class HMM(ChainTagger, NextWord):
             Time limit: stop before an iteration that would end later.
         """
         self._check_parameters()
-        check_settings(self)
+        chosen_beam(self.beam, 1)  # raises an error for text that is not a beam
         sentences = read_sentences(X, training=True)
         supervision = self._supervision(dev, checkpoint, callback, max_minutes)
-        if supervision.metric == "accuracy" and not current().any(_any_known(y)):
+        by_labels = supervision.development is not None and supervision.development.metric == "accuracy"
+        if by_labels and not whole.anywhere(_any_known(y)):
             raise ValueRangeError("dev has labels, but training has none to compare with: pass dev=X without labels.")
         return self._set(learn(sentences, y, self, supervision))
 
-    def fit_stream(
-        self,
-        batches: Iterable[Sentences],
-        *,
-        n_passes: int = 1,
-        dev: Sentences | Corpus | None = None,
-        checkpoint: Path | None = None,
-        callback: Callback | None = None,
-        max_minutes: float | None = None,
-    ) -> Self:
-        """Run stepwise EM over text that does not fit into memory.
+    def partial_fit(self, X: Sentences | Corpus, *, words: Mapping[Any, int] | None = None) -> Self:
+        """Take one step of stepwise EM on a batch of sentences, for text that does not fit into memory.
+
+        Call it for each batch, in one pass over the text or several. Needs ``n_states`` and ``unknown="symbol"``.
 
         Parameters
         ----------
-        batches : iterable of lists of sentences
-            Iterated once to list the words, then ``n_passes`` times, and with ``unknown="suffix"`` once more for the
-            suffixes: a list, or an object that reads a file each time. Words that are not listed (``min_count``) share
-            one symbol. ``algorithm`` is ignored. In a group of processes an update takes one batch of each rank.
-        n_passes : int
-            Number of training passes.
-        dev, checkpoint, callback, max_minutes : as in ``fit``
-            A batch is an iteration. With ``unknown="suffix"`` each measurement takes one more pass over the text.
-
-        Notes
-        -----
-        Memory holds one batch, the counts of the words, and the tables of the model, whatever the size of the text.
-        In a group of processes results are the same for the same number of ranks; for another number the batches, and
-        so the parameters, differ, but not their quality.
+        X : as in ``fit``
+            Sentences without labels. In a group of processes each has a part of the batch, which may be empty.
+        words : dict of str (or int) to int
+            How often each word occurs in the whole text, in the first call. Words that are not listed, or occur less
+            often than ``min_count``, share the symbol ``<unk>``.
         """
         self._check_parameters()
-        check_settings(self)
-        supervision = self._supervision(dev, checkpoint, callback, max_minutes)
-        return self._set(learn_stream(batches, self, n_passes, supervision))
+        sentences = read_sentences(X, training=True)
+        if self._stream is None:
+            if words is None:
+                raise ValueRangeError("the first call of partial_fit needs words={...}, how often each word occurs.")
+            self._stream = Stream.begin(sentences, words, self)
+        self._stream, learned = self._stream.after(sentences, self)
+        return self._set(learned)
 
     @property
     def kind(self) -> str:
@@ -354,33 +328,31 @@ class HMM(ChainTagger, NextWord):
     def _supervision(
         self, dev: Dev | None, checkpoint: Path | None, callback: Callback | None, max_minutes: float | None
     ) -> Supervision:
-        score, metric = None, ""
+        development = None
         identity = self._values("max_iter") | {"beam": str(self.beam)}  # a longer run may resume from a shorter one
         if dev is not None:
             data: Any = dev if isinstance(dev, tuple) and len(dev) == 2 else (dev, None)
             sentences = read_sentences(data[0])
             labels = None if data[1] is None else fill_states(sentences, data[1])
-            score = partial(self._measure, sentences, labels)
             metric = "log evidence per token" if labels is None else "accuracy"
+
+            def sums(learned: Learned, first: int, last: int) -> tuple[float, float]:
+                return self._measure(sentences[first:last], labels and labels[first:last], learned)
+
+            development = Development.of_shares(metric, len(sentences), sums)
             identity["dev"] = [[list(map(str, sentence)) for sentence in sentences], labels]
         options = {"patience": self.patience, "max_minutes": max_minutes}
-        return Supervision(score, metric, identity, checkpoint, callback, options)
+        return Supervision(development, identity, checkpoint, callback, options)
 
-    def _measure(self, X: Sentences, y: States | None, learned: Learned) -> float:
-        """Return the score of a model with the parameters of this one; each rank scores its share of the sentences."""
-        model, group = type(self)(**self.get_params())._set(learned), current()
-        if group.size == 1:
-            return model.score(X, y)
-        first, last = group.share(len(X))
-        own, known = X[first:last], None if y is None else y[first:last]
-        if known is None:
-            log_p, n = model._evidence(own)
-            part = float(log_p.sum())
-        else:
-            n = sum(state is not None for row in known for state in row or ())
-            part = n * model.score(own, known) if n else 0.0
-        total, n_all = group.sum(np.array([part if known is None else round(part), n])).tolist()
-        return total / n_all if n_all else model.score(X, y)  # an error
+    def _measure(self, X: Sentences, y: States | None, learned: Learned) -> tuple[float, float]:
+        """Return the sum of the scores of tokens under a model with the parameters of this one, and their number."""
+        model = type(self)(**self.get_params())._set(learned)
+        if y is None:
+            log_p, n_tokens = model._evidence(X)
+            return float(log_p.sum()), n_tokens
+        rows: Any = zip(model.predict(X), y, strict=True)
+        known = [label == given for row in rows for label, given in zip(*row, strict=True) if given is not None]
+        return float(sum(known)), len(known)
 
     def _set(self, learned: Learned) -> Self:
         self._labels, self._any_chain, self._emissions = learned.labels, learned.chain, learned.emissions

@@ -11,12 +11,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trelliswork.compute.checks import check_scores, check_shape
-from trelliswork.compute.sharing import current
 from trelliswork.data import Corpus, Vocabulary
 from trelliswork.data.files import shorten
 from trelliswork.data.vocabulary import UNKNOWN
 from trelliswork.errors import DataError, ShapeError, ValueRangeError
 from trelliswork.inference.chain.beam import BeamStatistics
+from trelliswork.learning import whole
 
 Doubles = NDArray[np.float64]
 Floats = NDArray[np.floating]
@@ -28,7 +28,7 @@ States = Sequence[Sequence[str | None] | None]
 def read_sentences(X: Sentences | Corpus, *, training: bool = False) -> Sentences:
     """Return lists of tokens; empty sentences are an error, and for training a text that is empty on all ranks."""
     sentences: Sentences = X.sentences(0) if isinstance(X, Corpus) else X
-    if training and not current().any(len(sentences) > 0):
+    if training and not whole.anywhere(len(sentences) > 0):
         raise DataError("X has no sentences: training needs at least one.")
     for n, sentence in enumerate(sentences):
         if isinstance(sentence, str | int | np.integer):
@@ -90,19 +90,18 @@ def list_symbols(counts: Counter[Token], min_count: int, *, unknown: bool) -> li
     ``<unk>`` is the last one if a word is rarer, or in any case with ``unknown``. ``counts`` are those of this rank;
     the symbols are those of all ranks.
     """
-    group = current()
     numbers = [int(token) for token in counts if isinstance(token, int | np.integer)]
-    if not group.any(len(numbers) < len(counts)):
+    if not whole.anywhere(len(numbers) < len(counts)):
         if min(numbers, default=0) < 0:
             raise ValueRangeError(f"symbols must be strings, or integers from 0, got {min(numbers)}.")
-        return list(range(int(group.maximum(np.array([max(numbers, default=-1)]))[0]) + 1))
+        return list(range(int(whole.largest(np.array([max(numbers, default=-1)]))[0]) + 1))
     words = {word: n for word, n in counts.items() if isinstance(word, str)}
     if len(words) < len(counts):
         odd = next(token for token in counts if not isinstance(token, str))
         raise ValueRangeError(f"symbols must all be strings or all be integers, got {shorten(odd)} among others.")
-    kept = group.count_names(words, min_count)
+    kept = whole.counted(words, min_count)
     kept.pop(UNKNOWN, None)
-    n_others = group.total(sum(words.values())) - sum(kept.values())
+    n_others = whole.total(sum(words.values())) - sum(kept.values())
     return [*kept, UNKNOWN] if unknown or n_others else list(kept)
 
 
@@ -249,11 +248,6 @@ class Counts:
     def events(self) -> dict[str, Doubles]:
         """Return the counts of all events by name: start, transition, end, by_symbol."""
         return {name: getattr(self, name) for name in ("start", "transition", "end", "by_symbol")}
-
-    def add(self, other: "Counts") -> None:
-        """Add other counts; the log evidence is unchanged."""
-        for name, total in self.events().items():
-            total += getattr(other, name)
 
 
 @dataclass(frozen=True)

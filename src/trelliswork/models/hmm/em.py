@@ -5,8 +5,8 @@ The E-step is ``objective.expected_counts``, the M-steps are in ``updates``, and
 the same M-step: the parameters are those of one process with all sequences, up to rounding.
 """
 
-import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, Literal
 
@@ -14,13 +14,13 @@ import numpy as np
 from numpy.typing import DTypeLike
 
 from trelliswork.compute.checks import check_count
-from trelliswork.compute.sharing import current
 from trelliswork.errors import ValueRangeError
 from trelliswork.inference.chain.beam import Beam
+from trelliswork.learning import whole
 from trelliswork.learning.checkpoint import Arrays
 from trelliswork.learning.em import LikelihoodDecrease, Update, run_em
 from trelliswork.learning.report import FitReport, Step
-from trelliswork.learning.watch import Saved, Watch
+from trelliswork.learning.watch import Watch
 from trelliswork.models.hmm.data import Counts, HMMParameters, Sequences
 from trelliswork.models.hmm.objective import shared_counts
 from trelliswork.models.hmm.updates import (
@@ -34,12 +34,12 @@ from trelliswork.models.hmm.updates import (
     random_parameters,
 )
 
-__all__ = ["LikelihoodDecrease", "Posterior", "Priors", "em", "random_parameters", "restarts", "stepwise"]
+__all__ = ["LikelihoodDecrease", "Posterior", "Priors", "Stepwise", "em", "random_parameters", "restarts"]
 
 # Decrease of an objective that rounding explains, by the precision of the E-step.
 TOLERATED = {np.dtype(np.float32): 1e-6, np.dtype(np.float64): 1e-11}
 
-MOST_STEPS = 10_000  # of the history of stepwise EM: a step is a batch, and a stream has any number of them
+POWER = 0.7  # of the rates of stepwise EM, above 0.5 and at most 1; a smaller one forgets faster
 
 Algorithm = Literal["em", "vb"]
 
@@ -112,100 +112,36 @@ def restarts(
     return em(start, sequences, n_starts=n_restarts, probe=probe, **options)
 
 
-def stepwise(
-    start: HMMParameters,
-    batches: Iterable[Sequences],
-    n_sequences: float,
-    *,
-    priors: Priors | None = None,
-    power: float = 0.7,
-    n_passes: int = 1,
-    dtype: DTypeLike = np.float64,
-    beam: Beam | None = None,
-    watch: Watch | None = None,
-) -> tuple[HMMParameters, FitReport]:
-    r"""Run EM that updates the parameters after every batch of sequences.
+@dataclass(frozen=True)
+class Stepwise:
+    r"""Stepwise EM between two batches: parameters, and the statistics that they come from.
 
-    The statistics s are a running mean of each batch's expected counts, scaled to the size of the corpus:
+    The statistics s are a running mean of each batch's expected counts, scaled to the size of the whole text:
 
-    .. math:: s \leftarrow (1 - \eta_k) s + \eta_k \frac{N}{n_k} c_k, \qquad \eta_k = (k + 2)^{-\text{power}}
+    .. math:: s \leftarrow (1 - \eta_k) s + \eta_k \frac{N}{n_k} c_k, \qquad \eta_k = (k + 2)^{-0.7}
 
     (Cappé and Moulines, 2009; Liang and Klein, 2009). They start with the counts that the first parameters predict for
-    the states of the first batch, so that a symbol it lacks does not become impossible. A pass over a large corpus
+    the states of the first batch, so that a symbol it lacks does not become impossible. A pass over a large text
     achieves about as much as several iterations of ``em``; the likelihood may decrease at times.
-
-    ``batches`` is iterated ``n_passes`` times: a list, or an object that reads a file each time. ``n_sequences`` is N,
-    the number of sequences of the corpus; it matters only relative to the priors. ``power`` is greater than
-    0.5 and at most 1; small values forget faster. For the watch, a batch is an iteration: its log evidence, and as
-    value the objective estimated from it. Of a long history the report keeps every second step, again and again.
-
-    In a group of processes an update uses one batch of each rank, and none of a rank whose batches have ended. The
-    result is that of one process whose batches are these together; with other batches it is comparable, not equal.
     """
-    priors, watch = priors or Priors(), watch or Watch()
-    priors.check(start.n_states, start.n_symbols)
-    check_count("n_passes", n_passes)
-    if not 0.5 < power <= 1:
-        raise ValueRangeError(f"power must be greater than 0.5 and at most 1, got {power}: else EM does not converge.")
-    check_normalized(start)
-    parameters, sums = start, Counts.zeros(start.n_states, start.n_symbols, 0)
-    report = FitReport(False, f"{n_passes} passes", -np.inf)
-    done = (0, 0)  # passes, and batches of the next pass
-    saved = watch.resume()
-    if saved is not None:
-        plain, arrays = saved
-        done, history = tuple(plain["done"]), [Step(**step) for step in plain["history"]]
-        report = FitReport(False, report.reason, history[-1].value, history, n_iter=history[-1].iteration)
-        parameters = parameters_of(arrays)
-        for name, total in sums.events().items():
-            total += arrays[f"sums.{name}"]
-    started = time.perf_counter() - report.seconds
 
-    def state() -> Saved:
-        plain = {"done": done, "history": [vars(step) for step in report.history]}
-        return plain, parameters.arrays() | {f"sums.{name}": total for name, total in sums.events().items()}
+    parameters: HMMParameters
+    n_tokens: float  # N, of the whole text; it matters only relative to the priors
+    sums: Counts | None = None  # s
+    n_batches: int = 0
 
-    reason: str | None = None
-    for n in range(done[0], n_passes):
-        number = 0
-        for number, batch in enumerate(_in_step(batches), start=1):
-            if (n, number) <= done:
-                continue
-            counts = shared_counts(parameters, batch, dtype=dtype, beam=beam)
-            k, scale = report.n_iter, n_sequences / counts.n_sequences
-            if k == 0:
-                sums.add(predicted_counts(counts, parameters, scale))
-            rate = (k + 2.0) ** -power
-            for name, total in sums.events().items():
-                total *= 1 - rate
-                total += rate * scale * getattr(counts, name)
-            value = scale * counts.total + log_prior(parameters, priors)
-            parameters = maximize(sums, priors, parameters)
-            done, report.beam = (n, number), counts.beam
-            report.add(Step(k + 1, value, seconds=time.perf_counter() - started, log_evidence=counts.total))
-            report.n_iter = k + 1
-            if len(report.history) > MOST_STEPS:
-                del report.history[1:-1:2]
-            reason = watch.after(report.history[-1], parameters.arrays(), state)
-            if reason is not None:
-                break
-        if not number:
-            raise ValueRangeError(f"there are no batches in pass {n + 1}: batches must be iterable several times.")
-        if reason is not None:
-            report.reason = reason
-            break
-    arrays, report = watch.finish(parameters.arrays(), report)
-    return parameters_of(arrays), report
-
-
-def _in_step(batches: Iterable[Sequences]) -> Iterator[Sequences]:
-    """Yield the batches of this rank, then empty ones until those of all ranks have ended."""
-    own, nothing = iter(batches), Sequences(np.zeros(1, np.int64), np.empty(0, np.int32))
-    while True:
-        batch = next(own, None)
-        if not current().any(batch is not None):
-            return
-        yield nothing if batch is None else batch
+    def after(
+        self, batch: Sequences, priors: Priors, *, dtype: DTypeLike = np.float64, beam: Beam | None = None
+    ) -> "tuple[Stepwise, Step]":
+        """Return the state after one more batch, of which each process of a group has a part, and its log evidence."""
+        counts, k = shared_counts(self.parameters, batch, dtype=dtype, beam=beam), self.n_batches
+        scale, rate = self.n_tokens / max(1.0, float(counts.by_symbol.sum())), (k + 2.0) ** -POWER
+        before = self.sums or predicted_counts(counts, self.parameters, scale)
+        parts = {name: (1 - rate) * old + rate * scale * getattr(counts, name) for name, old in before.events().items()}
+        sums = Counts(**parts, log_evidence=np.zeros(0))
+        new = maximize(sums, priors, self.parameters)
+        value = scale * counts.total + log_prior(self.parameters, priors)
+        return Stepwise(new, self.n_tokens, sums, k + 1), Step(k + 1, value, log_evidence=counts.total)
 
 
 def parameters_of(arrays: Mapping[str, Any]) -> HMMParameters:
@@ -225,7 +161,7 @@ class _Updates:
         self.sequences, self.priors, self.algorithm = sequences, priors, algorithm
         self.may_decrease = beam is not None
         self.tolerated = TOLERATED[np.dtype(dtype)]
-        self.n_tokens = current().total(len(sequences.symbols))
+        self.n_tokens = whole.total(len(sequences.symbols))
         self._e_step = partial(shared_counts, dtype=dtype, beam=beam)
 
     def first(self, start: HMMParameters | Posterior) -> HMMParameters | Posterior:

@@ -17,7 +17,6 @@ from numpy.typing import DTypeLike, NDArray
 from trelliswork.compute import threads
 from trelliswork.compute.memory import aligned_empty
 from trelliswork.compute.padding import batches, pad
-from trelliswork.compute.sharing import current
 from trelliswork.compute.simd import VECTOR_BYTES
 from trelliswork.errors import ImpossibleError, ValueRangeError
 from trelliswork.inference import chain
@@ -26,6 +25,7 @@ from trelliswork.inference.chain.beam import passes as beam_passes
 from trelliswork.inference.chain.kernels.forward_backward import ROWS
 from trelliswork.inference.chain.kernels.lanes import STATES
 from trelliswork.inference.chain.potentials import LIMIT, whole_vectors
+from trelliswork.learning import whole
 from trelliswork.models.hmm.data import (
     Counts,
     Doubles,
@@ -81,21 +81,17 @@ def expected_counts(
 def shared_counts(
     parameters: HMMParameters, sequences: Sequences, *, dtype: DTypeLike = np.float64, beam: Beam | None = None
 ) -> Counts:
-    """Return the expected counts of the sequences of all ranks; only the log evidence is that of this rank's.
-
-    Emissions are one message, everything else is another.
-    """
-    counts, group = expected_counts(parameters, sequences, dtype=dtype, beam=beam), current()
-    if group.size > 1:
-        totals = np.array([counts.total, counts.n_sequences])
-        counts.start, counts.transition, counts.end, totals = group.sums(
-            counts.start, counts.transition, counts.end, totals
-        )
-        counts.total, counts.n_sequences = totals.tolist()
-        counts.by_symbol = group.sum(counts.by_symbol)
-        if beam is not None:
-            parts = group.gather(None if counts.beam is None else asdict(counts.beam))
-            counts.beam = joined([BeamStatistics(**part) for part in parts if part is not None])
+    """Return the expected counts of the whole text; only the log evidence is that of these sequences."""
+    counts = expected_counts(parameters, sequences, dtype=dtype, beam=beam)
+    totals = np.array([counts.total, counts.n_sequences])
+    counts.start, counts.transition, counts.end, totals = whole.summed(
+        counts.start, counts.transition, counts.end, totals
+    )
+    counts.total, counts.n_sequences = totals.tolist()
+    (counts.by_symbol,) = whole.summed(counts.by_symbol)
+    if beam is not None:
+        parts = whole.of_parts(None if counts.beam is None else asdict(counts.beam))
+        counts.beam = joined([BeamStatistics(**part) for part in parts if part is not None])
     return counts
 
 

@@ -2,9 +2,8 @@
 
 import os
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import chain
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -12,11 +11,10 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
 from trelliswork.compute.limits import check_cost
-from trelliswork.compute.sharing import current
 from trelliswork.data import Vocabulary
 from trelliswork.data.vocabulary import UNKNOWN
 from trelliswork.errors import ValueRangeError
-from trelliswork.inference.chain.beam import chosen_beam
+from trelliswork.learning import whole
 from trelliswork.learning.checkpoint import fingerprint
 from trelliswork.learning.report import Callback, FitReport
 from trelliswork.learning.watch import Development, Watch, open_checkpoint
@@ -30,22 +28,20 @@ from trelliswork.models.hmm.data import (
     chosen_tokens,
     flatten,
     list_symbols,
-    read_sentences,
     read_states,
     symbol_ids,
     unnamed_states,
 )
 from trelliswork.models.hmm.decoding import FirstOrder, StateChain, first_order, higher_order, state_beam
-from trelliswork.models.hmm.em import em, parameters_of, restarts, stepwise
+from trelliswork.models.hmm.em import Stepwise, em, parameters_of, restarts
 from trelliswork.models.hmm.emissions import Emissions, LexiconEmissions, TableEmissions
-from trelliswork.models.hmm.objective import expected_counts, shared_counts
+from trelliswork.models.hmm.objective import shared_counts
 from trelliswork.models.hmm.suffixes import Lexicon, SuffixModel
 from trelliswork.models.hmm.updates import Priors, maximize, random_parameters
 
 if TYPE_CHECKING:
     from trelliswork.models.hmm import HMM
 
-Algorithm = Literal["em", "vb", "stepwise"]
 Unknown = Literal["suffix", "symbol"]
 LARGEST_TABLE = 1 << 28  # maximum number of emission probabilities: 2 GB
 LABELED_SHARE = 8.0  # weight of the tagger learned from the labeled words, relative to the unlabeled words
@@ -71,8 +67,7 @@ Build = Callable[[HMMParameters], Learned]
 class Supervision:
     """Arguments of ``fit`` that supervise training; they become a watch when the data are known."""
 
-    score: Callable[[Learned], float] | None  # metric of a model on the development data
-    metric: str
+    development: Development | None  # of a `Learned`
     identity: dict[str, Any]  # parameters and development data, which identify the run for a checkpoint
     checkpoint: str | os.PathLike[str] | None
     callback: Callback | None
@@ -80,25 +75,18 @@ class Supervision:
 
     def watch(self, build: Build, listed: Sequence[Token], *data: NDArray[Any] | None) -> Watch:
         """Return the watch of EM on some data; ``build`` makes the model of given parameters."""
-        development, score = None, self.score
-        if score is not None:
-            development = Development(self.metric, lambda arrays: score(build(parameters_of(arrays))))
+        development = own = self.development
+        if own is not None:
+            development = Development(own.metric, lambda arrays: own.measure(build(parameters_of(arrays))))
         symbols = {"symbols": [str(word) for word in listed]}
         file = open_checkpoint(self.checkpoint, lambda: fingerprint(self.identity | symbols, *data))
         return Watch(development, checkpoint=file, callback=self.callback, **self.options)
 
     def counted(self, learned: Learned) -> Learned:
         """Return a model that was estimated by counting, measured on the development data."""
-        if self.score is not None:
-            learned.report.metric, learned.report.dev = self.metric, self.score(learned)
+        if self.development is not None:
+            learned.report.metric, learned.report.dev = self.development.metric, self.development.measure(learned)
         return learned
-
-
-def check_settings(model: "HMM") -> None:
-    """Raise an error for parameters that exclude each other, rather than ignore one."""
-    chosen_beam(model.beam, 1)  # raises an error for text that is not a beam
-    if model.algorithm == "stepwise" and model.n_restarts > 1:
-        raise ValueRangeError("algorithm='stepwise' has one start: leave n_restarts out.")
 
 
 def learn(X: Sentences, y: States | None, model: "HMM", supervision: Supervision) -> Learned:
@@ -106,10 +94,9 @@ def learn(X: Sentences, y: States | None, model: "HMM", supervision: Supervision
 
     In a group of processes these are the sentences of this rank; names, words, counts and means are those of all.
     """
-    group = current()
     names, labels = read_states(X, y)
     tokens, offsets = flatten(X)
-    known, induced = not group.any(bool((labels < 0).any())), not len(names)
+    known, induced = not whole.anywhere(bool((labels < 0).any())), not len(names)
     if model.order > 1 and not known:
         raise ValueRangeError(
             f"order={model.order} is estimated by counting: every token needs a known state. Use order=1 otherwise."
@@ -123,7 +110,7 @@ def learn(X: Sentences, y: States | None, model: "HMM", supervision: Supervision
     if n_states == 0:
         raise ValueRangeError(NO_STATES)
     others = any(not isinstance(token, str) for token in tokens)
-    by_suffix = model.unknown == "suffix" and not group.any(others)
+    by_suffix = model.unknown == "suffix" and not whole.anywhere(others)
     if known and by_suffix:
         lexicon = LexiconEmissions(_lexicon([str(token) for token in tokens], labels, len(names)))
         return supervision.counted(Learned(names, _counted_chain(labels, offsets, names, model), lexicon, induced))
@@ -132,11 +119,11 @@ def learn(X: Sentences, y: States | None, model: "HMM", supervision: Supervision
     sequences = Sequences(offsets, symbol_ids(listed)(tokens), None if induced else labels)
     words, apart = None, sequences
     if by_suffix and UNKNOWN in listed:  # one symbol per word, for suffixes
-        words = group.merge(map(str, tokens))
+        words = whole.distinct(map(str, tokens))
         apart = replace(sequences, symbols=symbol_ids(words)(tokens))
 
     def build(parameters: HMMParameters) -> Learned:
-        return Learned(names, _chain(parameters, model), _emissions(listed, parameters, [apart], model, words), induced)
+        return Learned(names, _chain(parameters, model), _emissions(listed, parameters, apart, model, words), induced)
 
     start, priors = None, _priors(model)
     if not induced:
@@ -152,52 +139,38 @@ def learn(X: Sentences, y: States | None, model: "HMM", supervision: Supervision
     return replace(build(parameters), report=report)
 
 
-def learn_stream(batches: Iterable[Sentences], model: "HMM", n_passes: int, supervision: Supervision) -> Learned:
-    """Run stepwise EM over batches of sentences, which are iterated once for the words, and then for training.
+@dataclass(frozen=True)
+class Stream:
+    """State of ``partial_fit``: the symbols by id, and stepwise EM."""
 
-    Held at a time are one batch, the counts of the words, and the tables of the model (its parameters, the running sums
-    and the counts of a batch); of the report a limited number of steps.
-    """
-    if model.n_states is None:
-        raise ValueRangeError(NO_STATES)
-    if model.order != 1:
-        raise ValueRangeError("a stream has no known states, which higher orders need: use order=1.")
-    counts: Counter[Token] = Counter()
-    n_sentences = 0
-    for X in batches:
-        n_sentences += len(X)
-        counts.update(chain.from_iterable(read_sentences(X)))
-    group = current()
-    if not group.any(n_sentences > 0):
-        raise ValueRangeError("the batches have no sentences, or can be iterated only once.")
-    listed = _listed(counts, model.n_states, model)
-    ids = symbol_ids(listed)
+    listed: list[Token]
+    stepwise: Stepwise
 
-    class Again:
-        def __iter__(self) -> Iterator[Sequences]:
-            for X in batches:
-                if len(X):
-                    tokens, offsets = flatten(X)
-                    yield Sequences(offsets, ids(tokens))
+    @classmethod
+    def begin(cls, sentences: Sentences, words: Mapping[Token, int], model: "HMM") -> "Stream":
+        """List the words and draw the first parameters; lengths are those of the first batch."""
+        if model.n_states is None:
+            raise ValueRangeError(NO_STATES)
+        if model.order != 1:
+            raise ValueRangeError("partial_fit takes no known states, which higher orders need: use order=1.")
+        listed = _listed(Counter(words), model.n_states, model)
+        if model.unknown == "suffix" and isinstance(listed[0], str):
+            raise ValueRangeError("partial_fit does not learn suffixes: use unknown='symbol'.")
+        length = _mean_length(sum(map(len, sentences)), len(sentences), model)
+        start = random_parameters(model.n_states, len(listed), seed=model.seed, mean_length=length)
+        return cls(listed, Stepwise(start, whole.total(sum(words.values()))))
 
-    names = Vocabulary(unnamed_states([], model.n_states))
-
-    def build(parameters: HMMParameters) -> Learned:
-        emissions = _emissions(listed, parameters, Again(), model)
-        return Learned(names, _chain(parameters, model), emissions, True)
-
-    length = _mean_length(counts.total(), n_sentences, model)
-    parameters, report = stepwise(
-        random_parameters(model.n_states, len(listed), seed=model.seed, mean_length=length),
-        Again(),
-        group.total(n_sentences),
-        priors=_priors(model),
-        n_passes=n_passes,
-        dtype=model.dtype,
-        beam=state_beam(model.beam, model.n_states, 1),
-        watch=supervision.watch(build, listed, np.array(list(counts.values())), np.array([n_sentences])),
-    )
-    return replace(build(parameters), report=report)
+    def after(self, sentences: Sentences, model: "HMM") -> tuple["Stream", Learned]:
+        """Return the state after one more batch, and the model."""
+        tokens, offsets = flatten(sentences)
+        beam = state_beam(model.beam, self.stepwise.parameters.n_states, 1)
+        batch = Sequences(offsets, symbol_ids(self.listed)(tokens))
+        stepwise, step = self.stepwise.after(batch, _priors(model), dtype=model.dtype, beam=beam)
+        parameters, n = stepwise.parameters, step.iteration
+        report = FitReport(False, f"{n} batches", step.value, [step], n_iter=n)
+        names = Vocabulary(unnamed_states([], parameters.n_states))
+        emissions = TableEmissions(self.listed, parameters.log_emission, None)
+        return Stream(self.listed, stepwise), Learned(names, _chain(parameters, model), emissions, True, report)
 
 
 def _listed(counts: Counter[Token], n_states: int, model: "HMM") -> list[Token]:
@@ -214,11 +187,11 @@ def _listed(counts: Counter[Token], n_states: int, model: "HMM") -> list[Token]:
 
 def _lexicon(words: list[str], labels: NDArray[np.int32], n_states: int) -> Lexicon:
     """Return the lexicon of the words whose state is known, of all ranks."""
-    distinct = {word: i for i, word in enumerate(current().merge(words))}
+    distinct = {word: i for i, word in enumerate(whole.distinct(words))}
     ids = np.array([distinct[word] for word in words], np.int64)
     at = labels >= 0
-    counts = np.bincount(ids[at] * n_states + labels[at], minlength=len(distinct) * n_states)
-    return Lexicon(list(distinct), csr_array(current().sum(counts).reshape(-1, n_states)))
+    (counts,) = whole.summed(np.bincount(ids[at] * n_states + labels[at], minlength=len(distinct) * n_states))
+    return Lexicon(list(distinct), csr_array(counts.reshape(-1, n_states)))
 
 
 def _counted_chain(
@@ -227,7 +200,7 @@ def _counted_chain(
     """Return the chain of label n-grams."""
     S, order = len(names), model.order
     beam = state_beam(model.beam, S, order)
-    table, _ = count_ngrams(labels, offsets, S, order, interpolation=model.interpolation)
+    table = count_ngrams(labels, offsets, S, order)
     if order > 1:
         return higher_order(table, beam, end=model.end)
     return replace(first_order(table, end=model.end), beam=beam)
@@ -240,7 +213,7 @@ def _priors(model: "HMM") -> Priors:
 
 def _mean_length(n_tokens: int, n_sentences: int, model: "HMM") -> float | None:
     """Return the mean length of the sentences of all ranks as ``random_parameters`` needs it."""
-    mean = current().total(n_tokens) / current().total(n_sentences)
+    mean = whole.total(n_tokens) / whole.total(n_sentences)
     return max(mean, 1.001) if model.end else None
 
 
@@ -273,13 +246,12 @@ def _informed(
     emission[:n_known] = table.T + 1e-6 * table.max()
     emission /= emission.sum(axis=1, keepdims=True)
     states = _chain(start, model)
-    whole = np.flatnonzero(sequences.labeled)
-    if current().any(len(whole) > 0) and n_known == S:
-        at, offsets = chosen_tokens(sequences.offsets, whole)
-        log_bigram, _ = count_ngrams(labels[at], offsets, S, 1, interpolation=model.interpolation)
-        states = first_order(log_bigram, end=model.end)
+    labeled = np.flatnonzero(sequences.labeled)
+    if whole.anywhere(len(labeled) > 0) and n_known == S:
+        at, offsets = chosen_tokens(sequences.offsets, labeled)
+        states = first_order(count_ngrams(labels[at], offsets, S, 1), end=model.end)
     informed = HMMParameters(states.log_start, states.log_transition, states.log_end, np.log(emission))
-    weight = LABELED_SHARE * current().total(int(np.count_nonzero(labels < 0))) / S
+    weight = LABELED_SHARE * whole.total(int(np.count_nonzero(labels < 0))) / S
     end = 0.0 if states.log_end is None else weight * np.exp(states.log_end)
     return informed, Priors(model.transition_prior, weight * np.exp(states.log_transition), end, weight * emission)
 
@@ -296,15 +268,6 @@ def _by_em(
     length = _mean_length(len(sequences.symbols), sequences.n_sequences, model)
     beam = state_beam(model.beam, n_states, 1)
     options: dict[str, Any] = {"priors": priors, "dtype": model.dtype, "beam": beam, "watch": watch}
-    if model.algorithm == "stepwise":
-        if start is None:
-            start = random_parameters(n_states, n_symbols, seed=model.seed, mean_length=length)
-        group, n = current(), sequences.n_sequences
-        first, total = group.place(n)
-        order = np.random.default_rng(model.seed).permutation(total)
-        parts = [order[k : k + model.batch_size] for k in range(0, total, model.batch_size)]
-        batches = [sequences.select(group.own(part, first, n)) for part in parts]  # each is spread over the ranks
-        return stepwise(start, batches, total, n_passes=model.max_iter, **options)
     options |= {"algorithm": model.algorithm, "max_iter": model.max_iter, "tol": model.tol}
     if start is not None:
         return em(start, sequences, **options)
@@ -325,11 +288,11 @@ def _chain(parameters: HMMParameters, model: "HMM") -> FirstOrder:
 def _emissions(
     listed: list[Token],
     parameters: HMMParameters,
-    batches: Iterable[Sequences],
+    sequences: Sequences,
     model: "HMM",
     words: list[str] | None = None,
 ) -> TableEmissions:
-    """Return the table, and for other words a suffix model from expected counts of the words in ``batches``.
+    """Return the table, and for other words a suffix model from expected counts of the words in ``sequences``.
 
     Their symbols are ``words``, or those listed: then words that share one symbol are left out.
     """
@@ -340,8 +303,6 @@ def _emissions(
             words = [str(word) for word in listed if word != UNKNOWN]
         else:  # the same model with one symbol per word: words that shared one have its probability
             spread = replace(parameters, log_emission=parameters.log_emission[:, symbol_ids(listed)(words)])
-        counts = np.zeros((spread.n_symbols, spread.n_states))
-        for part in batches:
-            counts += expected_counts(spread, part, dtype=model.dtype).by_symbol
-        suffixes = SuffixModel(words, csr_array(current().sum(counts)[: len(words)]))
+        counts = shared_counts(spread, sequences, dtype=model.dtype).by_symbol
+        suffixes = SuffixModel(words, csr_array(counts[: len(words)]))
     return TableEmissions(listed, parameters.log_emission, suffixes)
