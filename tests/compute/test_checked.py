@@ -14,7 +14,6 @@ ACCESSES = {  # of an array of 64 numbers, whose last vector is taken
     "put(a, -1, x)": "put(a, -step, 1.0)",
     "load(a, k)": "total(load(a, 64 - lanes(a) + step))",
     "store(a, k, v)": "store(a, 64 - lanes(a) + step, spread(a, 1.0))",
-    "spread_at(a, k)": "total(spread_at(a, 63 + step))",
     "load_part(a, k, n)": "total(load_part(a, 62, 2 + step, 0.0))",
     "store_part(a, k, n)": "store_part(a, 62, 2 + step, spread(a, 1.0))",
     "load_tile": "total(load_tile(tile(a, 0.0, 2, 1), a, 64 - 2 * lanes(a) + step, lanes(a)))",

@@ -153,11 +153,3 @@ def test_a_forked_child_has_its_own_threads():
             threads.run(lambda start, stop: None, [(0, 1), (1, 2)])
             os._exit(0)
         assert os.waitpid(child, 0)[1] == 0
-
-
-@pytest.mark.parametrize(("n", "cost", "multiple"), [(1, 7, 1), (64, 16384, 4), (100, 3, 6), (5, 1, 4), (33, 50, 1)])
-def test_even_costs_are_cut_like_others(n, cost, multiple):
-    options = {"multiple": multiple, "least": 40}
-    even, ranges = threads.cut_evenly(n, cost, **options), threads.cut(np.full(n, cost), **options)
-    assert even == ranges
-    assert even.cost == ranges.cost

@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 import numba
-from numba.core import caching, event
+from numba.core import caching
 from numba.core.runtime import rtsys
 
 from trelliswork.compute.compilation import Kernel, announce
@@ -150,9 +150,10 @@ class KernelCache(caching.FunctionCache):
     def __init__(self, function: Any) -> None:
         self._py_func = function
         self._ready = False
+        self._started = 0.0
 
     def load_overload(self, sig: Any, target_context: Any) -> Any:
-        """Return the compiled code for a signature, or None.
+        """Return the compiled code for a signature, or None; then announce that it will be compiled.
 
         The base class refreshes the target, which imports all that code may be compiled from. Compiled code needs
         only the run-time library.
@@ -164,51 +165,21 @@ class KernelCache(caching.FunctionCache):
                 self.disable()  # a part was typed in: no file tells its versions apart
         rtsys.initialize(target_context)
         with self._guard_against_spurious_io_errors():
-            return self._load_overload(sig, target_context)
+            stored = self._load_overload(sig, target_context)
+            if stored is not None:
+                return stored
+        self._announce(sig, None)
+        self._started = time.thread_time()
+        return None
+
+    def save_overload(self, sig: Any, data: Any) -> None:
+        """Store compiled code, and announce that it is compiled."""
+        self._announce(sig, time.thread_time() - self._started)
+        super().save_overload(sig, data)
+
+    def _announce(self, sig: Any, seconds: float | None) -> None:
+        announce(Kernel(f"{self._py_func.__module__}.{self._py_func.__name__}", str(sig), seconds))
 
     def _index_key(self, sig: Any, codegen: Any) -> Any:
         """Return the key of a compiled function. What a factory closed over is in the path, and has no other name."""
         return sig, codegen.magic_tuple()
-
-
-class _Listener(event.Listener):
-    """Numba's hook for compilations: announces each kernel of this package, with what it calls."""
-
-    def __init__(self) -> None:
-        self._running: list[tuple[str, float]] = []
-
-    def on_start(self, event: Any) -> None:
-        """Announce a kernel that no other kernel calls."""
-        _import_compiler()
-        function = event.data["dispatcher"].py_func
-        self._running.append((f"{function.__module__}.{function.__name__}", time.thread_time()))
-        self._announce(event, None)
-
-    def on_end(self, event: Any) -> None:
-        """Announce that a kernel is compiled."""
-        self._announce(event, time.thread_time() - self._running[-1][1])
-        self._running.pop()
-
-    def _announce(self, event: Any, seconds: float | None) -> None:
-        (name, _), depth = self._running[-1], len(self._running)
-        if depth == 1 and name.startswith(f"{PACKAGE.name}."):
-            announce(Kernel(name, str(event.data["args"]), seconds))
-
-
-@cache
-def _import_compiler() -> None:
-    """Import what Numba imports before it compiles its first function, but not ``scipy.linalg``.
-
-    Numba imports that (a quarter of a second) only to see whether there is a BLAS. SciPy is among our dependencies,
-    and functions that do call BLAS import it then.
-    """
-    from numba.np import linalg
-
-    ensure_blas, linalg.ensure_blas = linalg.ensure_blas, lambda: None
-    try:
-        import numba.np.arraymath  # noqa: F401
-    finally:
-        linalg.ensure_blas = ensure_blas
-
-
-event.register("numba:compile", _Listener())

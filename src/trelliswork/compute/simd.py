@@ -11,7 +11,6 @@ a vector wider than the hardware's is slower, not faster. Matrix products keep t
 
 import math
 from collections.abc import Callable
-from functools import reduce
 from typing import Any
 
 import llvmlite.binding as llvm
@@ -27,7 +26,7 @@ _IR_TYPES = {types.float32: ir.FloatType(), types.float64: ir.DoubleType(), type
 
 
 class Vector(types.Type):
-    """Numba type of a SIMD vector of ``dtype``: float32, float64, or uint64 for ``add`` and ``hashes``.
+    """Numba type of a SIMD vector of ``dtype``: float32, float64, or uint64 for ``add`` and ``store_hashes``.
 
     ``width`` is the number of lanes; by default, as many as the hardware has.
     """
@@ -210,17 +209,6 @@ def spread(typingctx: Any, array: Any, scalar: Any) -> Any:
     return vector(array, vector.dtype), codegen
 
 
-@intrinsic
-def spread_at(typingctx: Any, array: Any, index: Any) -> Any:
-    """``spread_at(array, k)``: a vector with the number at flat index k in every lane."""
-    vector = Vector(array.dtype)
-
-    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        return splat(builder, builder.load(element(context, builder, signature.args[0], *args)), vector.width)
-
-    return vector(array, types.intp), codegen
-
-
 def splat(builder: Any, value: Any, width: int) -> Any:
     """Return the LLVM vector with a number in every lane."""
     zero = ir.Constant(ir.IntType(32), 0)
@@ -308,40 +296,6 @@ def _exponential(builder: Any, vector: Vector, x: Any) -> Any:
     return builder.select(builder.fcmp_ordered("<", x, constant(smallest)), constant(0.0), result)
 
 
-def _logarithm(builder: Any, vector: Vector, x: Any) -> Any:
-    """log(x) = n log 2 + log(1 + f), x = 2^n (1 + f), 0.707 <= 1 + f < 1.415; float64 only.
-
-    log(1 + f) = 2 atanh(s), s = f / (2 + f), by the series of atanh. At most 2 units in the last place off for finite
-    normal numbers; -inf for 0, negative and subnormal numbers and nan.
-    """
-    t, integers = vector.ir_type, ir.VectorType(ir.IntType(64), vector.width)
-
-    def constant(value: float) -> Any:
-        return ir.Constant(t, [value] * vector.width)
-
-    def whole(value: int) -> Any:
-        return ir.Constant(integers, [value] * vector.width)
-
-    bits = builder.bitcast(x, integers)
-    above = builder.sub(bits, whole(0x3FE6A09E667F3BCD))  # sqrt(1/2)
-    n = builder.ashr(above, whole(52))
-    rest = builder.bitcast(builder.sub(bits, builder.shl(n, whole(52))), t)
-    n = builder.sitofp(builder.trunc(n, ir.VectorType(ir.IntType(32), vector.width)), t)
-    f = builder.fsub(rest, constant(1.0))
-    s = builder.fdiv(f, builder.fadd(f, constant(2.0)))
-    square = builder.fmul(s, s)
-    # 2 atanh(s) - 2 s = s^3 (2/3 + 2/5 s^2 + ...), |s| <= 0.172; and 2 s = f - s f.
-    series = constant(2 / 23)
-    for k in range(21, 1, -2):
-        series = combine_multiply_add(builder, vector, series, square, constant(2 / k))
-    high = 0.693145751953125
-    low = combine_multiply_add(
-        builder, vector, n, constant(_ln2_rest(high)), builder.fmul(s, builder.fsub(builder.fmul(series, square), f))
-    )
-    result = combine_multiply_add(builder, vector, n, constant(high), builder.fadd(f, low))
-    return builder.select(builder.fcmp_ordered(">=", x, constant(2.0**-1022)), result, constant(-math.inf))
-
-
 def _ln2_rest(high: float) -> float:
     """ln 2 - high to full precision (ln 2 = 0.6931471805599453 + 2.3190468138462996e-17)."""
     return (0.6931471805599453 - high) + 2.3190468138462996e-17
@@ -361,9 +315,15 @@ if_positive = _elementwise(
     2,
     "``if_positive(a, b)``: a where it is positive, else b.",
 )
+part_from = _elementwise(
+    lambda builder, vector, x, v, low: builder.select(
+        builder.fcmp_ordered(">=", v, low), x, ir.Constant(vector.ir_type, None)
+    ),
+    3,
+    "``part_from(x, v, low)``: x where v >= low, else 0.",
+)
 maximum = _elementwise(combine_maximum, 2, "``maximum(a, b)``: the larger of each lane.")
 exponential = _elementwise(_exponential, 1, _exponential.__doc__ or "")
-logarithm = _elementwise(_logarithm, 1, _logarithm.__doc__ or "")
 
 
 @intrinsic
@@ -415,35 +375,6 @@ largest = _reduction(
     lambda builder, a, b: builder.select(builder.fcmp_ordered(">", a, b), a, b),
     "``largest(v)``: the largest lane of a vector or tile.",
 )
-
-
-@intrinsic
-def all_below(typingctx: Any, a: Any, x: Any) -> Any:
-    """``all_below(v, x)``: True if every lane of a vector or tile is less than x; False if one is no number."""
-    vector = a.vector if isinstance(a, Tile) else a
-
-    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        values = a.unpack(builder, args[0]) if isinstance(a, Tile) else [args[0]]
-        limit, every = splat(builder, args[1], vector.width), ir.Constant(ir.IntType(vector.width), -1)
-        below = [builder.bitcast(builder.fcmp_ordered("<", value, limit), every.type) for value in values]
-        return builder.icmp_signed("==", reduce(builder.and_, below), every)
-
-    return types.boolean(a, vector.dtype), codegen
-
-
-@intrinsic
-def n_below(typingctx: Any, array: Any, index: Any, x: Any) -> Any:
-    """``n_below(array, k, x)``: of the 16 unsigned integers from flat index k on, the number before the first >= x."""
-
-    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        row, limit = ir.VectorType(ir.IntType(array.dtype.bitwidth), 16), ir.IntType(array.dtype.bitwidth)
-        place = element(context, builder, signature.args[0], args[0], args[1], 16)
-        value = builder.load(builder.bitcast(place, row.as_pointer()), align=array.dtype.bitwidth // 8)
-        least = splat(builder, builder.trunc(args[2], limit), 16)
-        below = builder.bitcast(builder.icmp_unsigned("<", value, least), ir.IntType(16))
-        return builder.cttz(builder.not_(builder.zext(below, ir.IntType(64))), ir.Constant(ir.IntType(1), 1))
-
-    return types.intp(array, types.intp, types.int64), codegen
 
 
 @intrinsic

@@ -179,20 +179,6 @@ def cut(
     return ranges
 
 
-def cut_evenly(n: int, cost: int, *, multiple: int = 1, least: int = 1, most: int = MAX_RANGES) -> Ranges:
-    """Return the ranges of ``cut`` for ``n`` items of equal cost, several times as fast.
-
-    >>> cut_evenly(4, 5, least=10)
-    [(0, 2), (2, 4)]
-    """
-    total = n * cost
-    n_ranges = min(most, max(1, total // max(least, 1)), -(-n // multiple))
-    ends = (-(-(total * k // n_ranges) // cost) for k in range(1, n_ranges))
-    ranges = Ranges(pairwise(sorted({0, n, *(min(-(-end // multiple) * multiple, n) for end in ends)})))
-    ranges.cost = total
-    return ranges
-
-
 def run(work: Callable[..., object], ranges: Sequence[tuple[int, int]], *arguments: object) -> None:
     """Call ``work(start, stop, *arguments)`` for every range, on the threads of the pool.
 

@@ -117,33 +117,6 @@ max_outer = _outer(
 
 
 @intrinsic
-def add_pairs(typingctx: Any, sums: Any, a: Any, i: Any, a_step: Any, b: Any, j: Any, b_step: Any) -> Any:
-    """``add_pairs(sums, a, i, a_step, b, j, b_step)``: add the vector a[i + r * a_step...] times b[j + v * b_step...].
-
-    Row r and column v of the tile receive the product of two vectors, lane by lane; flat indices.
-    """
-    vector = sums.vector
-
-    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        old, left, i, a_step, right, j, b_step = args
-
-        def vectors(n: int, kind: Any, array: Any, at: Any, step: Any) -> list[Any]:
-            places = _places(context, builder, Tile(vector, n, 1), kind, array, at, step)
-            return [builder.load(p, align=vector.align) for p in places]
-
-        rows = vectors(sums.rows, signature.args[1], left, i, a_step)
-        columns = vectors(sums.vectors, signature.args[4], right, j, b_step)
-        pairs = [(x, y) for x in rows for y in columns]
-        values = [
-            combine_multiply_add(builder, vector, x, y, value)
-            for (x, y), value in zip(pairs, sums.unpack(builder, old), strict=True)
-        ]
-        return sums.pack(builder, values)
-
-    return sums(sums, a, types.intp, types.intp, b, types.intp, types.intp), codegen
-
-
-@intrinsic
 def add_rows(typingctx: Any, sums: Any) -> Any:
     """``add_rows(sums)``: the sum of the rows, pair by pair, a tile of one row."""
     row = Tile(sums.vector, 1, sums.vectors)
@@ -158,18 +131,6 @@ def add_rows(typingctx: Any, sums: Any) -> Any:
         return row.pack(builder, rows[0])
 
     return row(sums), codegen
-
-
-@intrinsic
-def multiply_rows(typingctx: Any, sums: Any, row: Any) -> Any:
-    """``multiply_rows(sums, row)``: each row of a tile times a tile of one row."""
-
-    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        factors = row.unpack(builder, args[1]) * sums.rows
-        values = zip(sums.unpack(builder, args[0]), factors, strict=True)
-        return sums.pack(builder, [builder.fmul(a, b) for a, b in values])
-
-    return sums(sums, row), codegen
 
 
 @intrinsic

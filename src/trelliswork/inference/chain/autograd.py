@@ -1,6 +1,6 @@
 """log Z of linear chains as a torch function: its gradient is the marginals.
 
-CPU tensors go through the compiled kernels, CUDA tensors (or ``backend="torch"``) through ``torch_path``. The kernels'
+CPU tensors go through the compiled kernels, those of other devices through ``torch_path``. The kernels'
 forward pass keeps alpha only; the backward pass weights by the incoming gradient and sums transition counts over
 sequences immediately, so that a (B, T, S, S) tensor never exists.
 """

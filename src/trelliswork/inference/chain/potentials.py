@@ -59,10 +59,7 @@ class Potentials:
     @cached_property
     def ranges(self) -> list[tuple[int, int]]:
         """Ranges of ``order`` of about equal work: whole groups of sequences that advance together."""
-        B, T, S = self.log_unary.shape
-        if self.full:
-            return threads.cut_evenly(B, T * S * S, multiple=ROWS, least=threads.LEAST_WORK)
-        costs = self.lengths[self.order] * S**2
+        costs = self.lengths[self.order] * self.log_unary.shape[2] ** 2
         return threads.cut(costs, multiple=ROWS, least=threads.LEAST_WORK)
 
     @cached_property
@@ -195,19 +192,3 @@ def whole_vectors(n: int, dtype: DTypeLike) -> int:
 def padded_width(p: Potentials) -> int:
     """Return S rounded up to whole vectors and to a multiple of four: the kernels take four rows at a time."""
     return -(-whole_vectors(p.log_unary.shape[2], p.log_unary.dtype) // ROWS) * ROWS
-
-
-def pad(p: Potentials, matrix: Floats, value: float) -> Floats:
-    """Return a matrix (S, S) padded to (Sp, Sp) with a value."""
-    padded = np.full((padded_width(p), padded_width(p)), value, matrix.dtype)
-    padded[: len(matrix), : len(matrix)] = matrix
-    return padded
-
-
-def exp_transition(p: Potentials) -> tuple[Floats, float]:
-    """Return exp(log_pairwise - shift) padded with zeros (Sp, Sp), and the shift, its maximum."""
-    log_pairwise = p.log_pairwise[0]
-    shift = log_pairwise.max()
-    if not shift > -np.inf:
-        shift = log_pairwise.dtype.type(0)
-    return pad(p, np.exp(log_pairwise - shift), 0), float(shift)

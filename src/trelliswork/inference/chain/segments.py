@@ -122,8 +122,8 @@ class Segments:
     def _product(self, left: Doubles, matrices: Doubles, b: Integers, t: Integers) -> Doubles:
         """Return the log sums (n, S) over i of exp(left[n, i] + the transition i, j from t to t+1 of sequence b)."""
         which, out = b * self._potentials.batch_step + t * self._potentials.time_step, np.empty(left.shape)
-        ranges = threads.cut_evenly(max(len(left), 1), max(left.shape[1], 1) ** 2, least=threads.LEAST_WORK)
-        threads.run(log_space.products, ranges if len(left) else [], left, np.ascontiguousarray(matrices), which, out)
+        ranges = threads.cut(np.full(len(left), left.shape[1] ** 2), least=threads.LEAST_WORK)
+        threads.run(log_space.products, ranges, left, np.ascontiguousarray(matrices), which, out)
         return out
 
     def _start(self, b: Integers, kind: Integers, first: Integers) -> Doubles:

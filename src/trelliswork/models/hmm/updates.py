@@ -21,7 +21,6 @@ from numpy.typing import NDArray
 from trelliswork.compute.checks import check_count, check_shape
 from trelliswork.errors import ValueRangeError
 from trelliswork.models.hmm.data import Counts, Doubles, HMMParameters
-from trelliswork.models.hmm.kernels.tables import log_frequencies
 
 
 @dataclass(frozen=True)
@@ -121,14 +120,10 @@ def maximize(counts: Counts, priors: Priors, old: HMMParameters) -> HMMParameter
 
 
 def _normalized(row: Doubles, log_old: Doubles) -> Doubles:
-    """Return log-frequencies; emissions, which are counted symbol by symbol, by a kernel."""
-    if row.ndim == 2 and row.flags.f_contiguous:
-        log_row = np.empty(row.shape)
-        total = log_frequencies(row.T, log_row)
-    else:
-        total = row.sum(axis=-1, keepdims=True)
-        with np.errstate(divide="ignore", invalid="ignore"):
-            log_row = np.log(row / total)
+    """Return log-frequencies in contiguous rows; emissions are counted symbol by symbol."""
+    total, log_row = row.sum(axis=-1, keepdims=True), np.empty(row.shape)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        np.log(np.divide(row, total, out=log_row), out=log_row)
     return log_row if (total > 0).all() else np.where(total > 0, log_row, log_old)
 
 

@@ -18,7 +18,7 @@ from trelliswork.inference.chain.beam.kernels.sparse import Entries, sparse
 from trelliswork.inference.chain.beam.kernels.viterbi import Paths
 from trelliswork.inference.chain.beam.log_space import log_chain, log_space
 from trelliswork.inference.chain.beam.sparse import SparseChain
-from trelliswork.inference.chain.potentials import LIMIT, Floats, Potentials, exp_transition, whole_vectors
+from trelliswork.inference.chain.potentials import LIMIT, Floats, Potentials, whole_vectors
 
 BUFFER = 1 << 20  # states that a kernel may fill before they are copied
 NO_SETS = BeamSets(np.empty(0, np.int64), np.empty(0, np.int32))
@@ -127,9 +127,8 @@ def viterbi(potentials: Potentials | SparseChain, beam: Beam) -> BeamPaths:
 
 def exp_rows(p: Potentials) -> tuple[Floats, float]:
     """Return exp(log_pairwise - shift) (S, whole vectors) of shared transitions, and the shift."""
-    S = p.log_unary.shape[2]
-    padded, shift = exp_transition(p)
-    return np.ascontiguousarray(padded[:S, : whole_vectors(S, padded.dtype)]), shift
+    S, (matrix, _, _, shift) = p.log_unary.shape[2], p.transitions
+    return np.ascontiguousarray(matrix[:S, : whole_vectors(S, matrix.dtype)]), shift
 
 
 def scaled_entries(p: SparseChain) -> Entries:

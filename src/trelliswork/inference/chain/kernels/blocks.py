@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from trelliswork.compute.jit import helper
-from trelliswork.compute.simd import add, lanes, largest, load, maximum, multiply, put, spread, spread_at, store, total
+from trelliswork.compute.simd import add, get, lanes, largest, load, maximum, multiply, put, spread, store, total
 from trelliswork.compute.simd import multiply_add as fma
 
 
@@ -65,11 +65,11 @@ def _advance(alpha, before, n, block, at, width, emission, here):
         left, right = spread(alpha, 0.0), spread(alpha, 0.0)  # two independent sums
         row = at + k
         for a in range(0, n - 1, 2):
-            left = fma(spread_at(alpha, before + a), load(block, row), left)
-            right = fma(spread_at(alpha, before + a + 1), load(block, row + width), right)
+            left = fma(spread(alpha, get(alpha, before + a)), load(block, row), left)
+            right = fma(spread(alpha, get(alpha, before + a + 1)), load(block, row + width), right)
             row += 2 * width
         if n % 2:
-            left = fma(spread_at(alpha, before + n - 1), load(block, row), left)
+            left = fma(spread(alpha, get(alpha, before + n - 1)), load(block, row), left)
         product = multiply(add(left, right), load(emission, here + k))
         store(alpha, here + k, product)
         sums = add(sums, product)

@@ -34,16 +34,19 @@ import numpy as np
 from trelliswork.compute.jit import helper, method
 from trelliswork.compute.kernels.memory import aligned
 from trelliswork.compute.kernels.products import Factor, add_product
-from trelliswork.compute.simd import VECTOR_BYTES, add, all_below, divide, lanes, load, multiply, subtract, total
-from trelliswork.compute.tiles import (
-    add_outer,
-    add_pairs,
-    add_rows,
-    load_tile,
-    multiply_rows,
-    store_tile,
-    tile,
+from trelliswork.compute.simd import (
+    VECTOR_BYTES,
+    add,
+    divide,
+    lanes,
+    largest,
+    load,
+    multiply,
+    multiply_add,
+    subtract,
+    total,
 )
+from trelliswork.compute.tiles import add_outer, add_rows, load_tile, store_tile, tile
 from trelliswork.inference.chain.kernels.forward_backward import largest_safe
 
 STATES = 4  # states are rounded up to whole blocks of as many; a block has two vectors of sequences
@@ -96,8 +99,8 @@ def _states_ahead(sums, j, t, steps, space):
         sums = add_outer(sums, steps.start, j, 1, inverse, 0)
     else:
         sums = add_product(sums, Factor(steps.padded, j, 1, S4), alpha, (t - 1) * S4 * L, L, S)
-    before = load_tile(tile(alpha, 0.0, 1, 2), inverse, t * L, L)
-    sums = multiply(sums, multiply_rows(load_tile(sums, ahead, (t * Sp + j) * L, L), before))
+    before = load_tile(sums, inverse, t * L, 0)
+    sums = multiply(sums, multiply(load_tile(sums, ahead, (t * Sp + j) * L, L), before))
     store_tile(alpha, (t * S4 + j) * L, L, sums)
     return add_rows(sums)
 
@@ -113,8 +116,8 @@ def _states_back(sums, i, t, steps, space, any_ends, ends):
     if any_ends:
         sums = add_outer(sums, steps.end, i, 1, ends, 0)
     sums = add_product(sums, Factor(steps.padded, i * S4, S4, 1), ahead, (t + 1) * Sp * L, L, S)
-    here, before = (t * Sp + i) * L, load_tile(tile(alpha, 0.0, 1, 2), inverse, t * L, L)
-    store_tile(ahead, here, L, multiply(sums, multiply_rows(load_tile(sums, ahead, here, L), before)))
+    here, before = (t * Sp + i) * L, load_tile(sums, inverse, t * L, 0)
+    store_tile(ahead, here, L, multiply(sums, multiply(load_tile(sums, ahead, here, L), before)))
     store_tile(space.marginals, i * L, L, multiply(sums, load_tile(sums, alpha, (t * S4 + i) * L, L)))
     return add_rows(sums)
 
@@ -162,7 +165,7 @@ def _add_up(group, source, steps, space, log_z, safe):
     product = one  # of 1 / c_t since the last logarithm
     for t in range(1, T + 1):
         product = multiply(product, load_tile(one, inverse, t * L, L))
-        if t < T and all_below(product, most) and all_below(subtract(least, product), 0.0):
+        if t < T and total(product) < most and largest(subtract(least, product)) < 0:
             continue  # a logarithm now and then, not at every position
         store_tile(mass, 0, L, product)
         for r in range(n):
@@ -211,7 +214,7 @@ def _backward(group, source, steps, space, safe):
             b = add(b, _states_back(tile(alpha, 0.0, MORE, 2), i, t, steps, space, any_ends, ends))
         if n_full < S4:
             b = add(b, _states_back(tile(alpha, 0.0, STATES, 2), n_full, t, steps, space, any_ends, ends))
-        if not all_below(multiply(b, load_tile(zero, per_weight, 0, L)), limit):  # some lane may not be safe
+        if not total(multiply(b, load_tile(zero, per_weight, 0, L))) < limit:  # some lane may not be safe
             store_tile(beta, 0, L, b)
             fine = True
             for r in range(active):
@@ -234,13 +237,22 @@ def _add_transitions(T, space):
         t1 = min(t0 + STRETCH, T)
         for i in range(0, S4, STATES):
             for j in range(0, S4, STATES):
-                k = (i * S4 + j) * W
-                sums = load_tile(tile(outer, 0.0, STATES, STATES), outer, k, S4 * W)
+                # The columns of a block of 4 x 4 states; each row of the tile is the vector of one pair of states.
+                k, step, column = (i * S4 + j) * W, S4 * W, tile(outer, 0.0, STATES, 1)
+                a, b = load_tile(column, outer, k, step), load_tile(column, outer, k + W, step)
+                c, d = load_tile(column, outer, k + 2 * W, step), load_tile(column, outer, k + 3 * W, step)
                 for t in range(t0, t1):
-                    left, right = ((t - 1) * S4 + i) * L, (t * Sp + j) * L
-                    sums = add_pairs(sums, alpha, left, L, ahead, right, L)
-                    sums = add_pairs(sums, alpha, left + W, L, ahead, right + W, L)
-                store_tile(outer, k, S4 * W, sums)
+                    for half in range(0, L, W):
+                        left, right = ((t - 1) * S4 + i) * L + half, (t * Sp + j) * L + half
+                        rows = load_tile(column, alpha, left, L)
+                        a = multiply_add(rows, load_tile(column, ahead, right, 0), a)
+                        b = multiply_add(rows, load_tile(column, ahead, right + L, 0), b)
+                        c = multiply_add(rows, load_tile(column, ahead, right + 2 * L, 0), c)
+                        d = multiply_add(rows, load_tile(column, ahead, right + 3 * L, 0), d)
+                store_tile(outer, k, step, a)
+                store_tile(outer, k + W, step, b)
+                store_tile(outer, k + 2 * W, step, c)
+                store_tile(outer, k + 3 * W, step, d)
 
 
 @helper

@@ -145,7 +145,7 @@ def _flood(graph: Prepared, state: Probabilities, pairs: Pairs, rule: weights.Op
     n = len(ranges)
     starts = np.array([0, *(stop for _, stop in ranges)])
     parts = flooding.Parts(starts, np.zeros((n, *state.rows.shape[1:])), np.zeros((n, 3)))
-    each = threads.cut_evenly(n, ranges.cost // n)
+    each = threads.cut(np.full(n, ranges.cost // n))
     for b in range(graph.wiring.n_graphs):
         table = graph.data.weights[b if len(graph.data.weights) > 1 else 0]
         r, other = state.r[b], new[b]

@@ -23,7 +23,6 @@ from trelliswork.compute.simd import (
     multiply_add,
     put,
     spread,
-    spread_at,
     store,
     subtract,
     total,
@@ -139,7 +138,7 @@ def one_vector(table, at, n_rows, by, by_at):
     """sum_i by[i] table[i], with rows of one vector."""
     message = spread(table, 0.0)
     for i in range(n_rows):
-        message = multiply_add(spread_at(by, by_at + i), load(table, at + i * lanes(table)), message)
+        message = multiply_add(spread(by, get(by, by_at + i)), load(table, at + i * lanes(table)), message)
     return message
 
 

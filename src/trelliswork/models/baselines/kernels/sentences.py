@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trelliswork.compute.jit import helper, kernel
-from trelliswork.compute.simd import get, n_below, prefetch, put
+from trelliswork.compute.simd import get, prefetch, put
 from trelliswork.data.kernels.bytes import BASIS, PRIME, finished, is_white
 from trelliswork.models.baselines.kernels.queries import (
     NODES,
@@ -69,7 +69,9 @@ def _find(words, begin, end, word, scale):
     """
     last, first = end, max(min(_guess(begin, end, word, scale) - NEAR // 2, end - NEAR), begin)
     size = min(NEAR, end - first)
-    n = min(n_below(words, first, word), size)
+    n = 0
+    for k in range(NEAR):  # of a constant length, so these are a few comparisons of vectors
+        n += (np.int64(get(words, first + k)) < word) & (k < size)
     if 0 < n < size:
         begin = end = first + n
     elif n:

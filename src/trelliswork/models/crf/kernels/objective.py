@@ -16,7 +16,6 @@ import numpy as np
 
 from trelliswork.compute.jit import helper, kernel
 from trelliswork.compute.kernels.memory import aligned
-from trelliswork.compute.parts import split_at
 from trelliswork.compute.simd import (
     add,
     exponential,
@@ -109,8 +108,8 @@ def scores(start, stop, tokens, weights, n_labels, out, to):
     Sw, W = wide.shape[1], lanes(wide)
     flat = out.reshape(-1)
     for i in range(start, stop):
-        for k in range(0, Sw, W):
-            store(flat, to + k, split_at(wide, n_labels - k, 0.0, -np.inf))
+        for k in range(Sw):
+            put(flat, to + k, wide.dtype.type(0.0 if k < n_labels else -np.inf))
         first, last = wide_ptr[i], wide_ptr[i + 1]
         for k in range(0, Sw - W, 2 * W):  # two vectors at a time stay in registers
             left, right = load(flat, to + k), load(flat, to + k + W)

@@ -11,10 +11,23 @@ import numpy as np
 
 from trelliswork.compute.jit import helper, kernel
 from trelliswork.compute.kernels.rows import exp_row
-from trelliswork.compute.simd import add, exponential, get, lanes, load, multiply, put, spread, store, subtract, total
+from trelliswork.compute.simd import (
+    add,
+    exponential,
+    get,
+    lanes,
+    load,
+    load_as,
+    multiply,
+    put,
+    spread,
+    store,
+    subtract,
+    total,
+)
 from trelliswork.compute.simd import multiply_add as fma
+from trelliswork.compute.tiles import add_outer, load_tile, store_tile, tile
 from trelliswork.inference.chain.beam.kernels.forward_backward import beams, make_space
-from trelliswork.inference.chain.beam.kernels.select import add_to_doubles
 
 
 @helper
@@ -62,35 +75,30 @@ def _matrix_rows(steps, base, S, before, n, s):
 
 
 @helper
+def _add_rows(sums, rows, offset, coefficient, n, k):
+    """Return the tile ``sums`` plus coefficient @ rows in columns from k on."""
+    for a in range(n):
+        sums = add_outer(sums, coefficient, a, 0, rows, offset[a] + k)
+    return sums
+
+
+@helper
 def _product(rows, offset, coefficient, n, emission, at, Sp, belief, to):
     """Set belief[to : to + Sp] = (coefficient @ rows) * emission, flat; return the sum. Equation (1)."""
-    W = lanes(belief)
-    sums = spread(belief, 0.0)
-    k = 0
+    W, k = lanes(belief), 0
+    wide, narrow = tile(belief, 0.0, 1, 4), tile(belief, 0.0, 1, 1)
+    sums, rest = wide, narrow
     while k + 4 * W <= Sp:
-        zero = spread(belief, 0.0)
-        a0, a1, a2, a3 = zero, zero, zero, zero
-        for a in range(n):
-            x, row = spread(belief, coefficient[a]), offset[a] + k
-            a0, a1 = fma(x, load(rows, row), a0), fma(x, load(rows, row + W), a1)
-            a2, a3 = fma(x, load(rows, row + 2 * W), a2), fma(x, load(rows, row + 3 * W), a3)
-        a0, a1 = multiply(a0, load(emission, at + k)), multiply(a1, load(emission, at + k + W))
-        a2, a3 = multiply(a2, load(emission, at + k + 2 * W)), multiply(a3, load(emission, at + k + 3 * W))
-        store(belief, to + k, a0)
-        store(belief, to + k + W, a1)
-        store(belief, to + k + 2 * W, a2)
-        store(belief, to + k + 3 * W, a3)
-        sums = add(sums, add(add(a0, a1), add(a2, a3)))
+        four = multiply(_add_rows(wide, rows, offset, coefficient, n, k), load_tile(wide, emission, at + k, 0))
+        store_tile(belief, to + k, 0, four)
+        sums = add(sums, four)
         k += 4 * W
     while k < Sp:
-        a0 = spread(belief, 0.0)
-        for a in range(n):
-            a0 = fma(spread(belief, coefficient[a]), load(rows, offset[a] + k), a0)
-        a0 = multiply(a0, load(emission, at + k))
-        store(belief, to + k, a0)
-        sums = add(sums, a0)
+        one = multiply(_add_rows(narrow, rows, offset, coefficient, n, k), load_tile(narrow, emission, at + k, 0))
+        store_tile(belief, to + k, 0, one)
+        rest = add(rest, one)
         k += W
-    return total(sums)
+    return total(sums) + total(rest)
 
 
 @helper
@@ -110,13 +118,16 @@ def _push(steps, sequence, t, to, s):
 
 @helper
 def _gather(matrix, at, states, first, n, is_log, shift, row):
-    """Set row[:n] to the transitions from one state, whose row starts at flat ``at``, to n states."""
+    """Set row[:n] to the transitions from one state, whose row starts at flat ``at``, to n states.
+
+    Zeros follow up to whole vectors.
+    """
     W = lanes(row)
+    width = -(-n // W) * W
+    row[n:width] = -np.inf if is_log else 0.0
     for k in range(n):
         put(row, k, get(matrix, at + get(states, first + k)))
     if is_log:
-        width = -(-n // W) * W
-        row[n:width] = -np.inf
         by = spread(row, row.dtype.type(shift))
         for k in range(0, width, W):
             store(row, k, exponential(subtract(load(row, k), by)))
@@ -189,13 +200,18 @@ def _row_times(matrix, at, vector, Sp):
 
 
 @helper
-def _add_row(matrix, at, vector, x, counts, to):
-    """Add x * row of the matrix * vector to counts[to : to + S], in float64; ``at`` and ``to`` are flat."""
+def _add_row(matrix, at, vector, x, row, counts, to):
+    """Add x * row of the matrix * vector to counts[to : to + S], in float64; ``at`` and ``to`` are flat.
+
+    ``row`` is scratch for the products.
+    """
     S, W = counts.shape[1], lanes(vector)
     whole = S - S % W
     by = spread(vector, x)
     for k in range(0, whole, W):
-        add_to_doubles(counts, to + k, multiply(multiply(load(matrix, at + k), load(vector, k)), by))
+        store(row, k, multiply(multiply(load(matrix, at + k), load(vector, k)), by))
+        for half in range(k, k + W, lanes(counts)):
+            store(counts, to + half, add(load(counts, to + half), load_as(counts, row, half)))
     for k in range(whole, S):
         put(counts, to + k, get(counts, to + k) + x * (get(matrix, at + k) * get(vector, k)))
 
@@ -207,42 +223,29 @@ def _pull(steps, sequence, t, weight, final, at_pair, counts, pairs, s):
     matrix, stride, is_log, Sp = steps.rows, steps.rows.shape[1], steps.is_log, s.emission.shape[1]
     base, before, here, n = _base(steps, sequence, t), ptr[t - 1], ptr[t], ptr[t + 1] - ptr[t]
     counting, pairing = final and counts.shape[0] > 0, final and pairs.size > 0
+    width = -(-n // lanes(alpha)) * lanes(alpha)
+    ahead[n:width] = 0
     many = not is_log and 4 * n > Sp  # whole rows then cost less than single numbers
     if many:
         _spread_ahead(states, here, n, ahead, dense, Sp)
     for a in range(before, here):
         i = states[a]
         begin, to, x = base + i * stride, i * counts.shape[1], alpha[a] * weight
-        b0, b1 = alpha.dtype.type(0), alpha.dtype.type(0)
         if many:
             beta[a - before] = _row_times(matrix, begin, dense, Sp)
             if counting:
-                _add_row(matrix, begin, dense, x, counts, to)
+                _add_row(matrix, begin, dense, x, row, counts, to)
             continue
-        if is_log:
-            _gather(matrix, begin, states, here, n, True, s.shift[t], row)
-            pair = at_pair + (a - before) * n
-            for k in range(n):
-                p = get(row, k) * get(ahead, k)
-                b0 += p
-                if counting:
-                    j = to + get(states, here + k)
-                    put(counts, j, get(counts, j) + x * p)
-                if pairing:
-                    put(pairs, pair + k, x * p)
-        elif counting:
-            for k in range(n):
-                j = get(states, here + k)
-                p = get(matrix, begin + j) * get(ahead, k)
-                b0 += p
-                put(counts, to + j, get(counts, to + j) + x * p)
-        else:
-            for k in range(0, n - 1, 2):  # two independent sums
-                b0 += get(matrix, begin + get(states, here + k)) * get(ahead, k)
-                b1 += get(matrix, begin + get(states, here + k + 1)) * get(ahead, k + 1)
-            if n % 2:
-                b0 += get(matrix, begin + get(states, here + n - 1)) * get(ahead, n - 1)
-        beta[a - before] = b0 + b1
+        _gather(matrix, begin, states, here, n, is_log, s.shift[t], row)
+        beta[a - before] = _row_times(row, 0, ahead, width)
+        pair = at_pair + (a - before) * n
+        for k in range(n if counting or pairing else 0):
+            p = x * (get(row, k) * get(ahead, k))
+            if counting:
+                j = to + get(states, here + k)
+                put(counts, j, get(counts, j) + p)
+            if pairing:
+                put(pairs, pair + k, p)
 
 
 class Matrices(NamedTuple):

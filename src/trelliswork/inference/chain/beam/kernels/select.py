@@ -1,24 +1,21 @@
 """Choice of a beam from the masses of states, by partial selection in linear time without sorting.
 
 How many values reach a threshold, and their sum, takes one sweep over whole vectors. So the threshold is bisected until
-few values are undecided, and only these are compared one by one. Of equal values the first ones are taken. Sums are as
-precise as the values.
+few values are undecided, and only these are compared one by one, by quickselect. Of equal values the first ones are
+taken. Sums are as precise as the values.
 """
 
 import math
 from typing import Any, NamedTuple
 
 import numpy as np
-from llvmlite import ir
-from numba import types
-from numba.extending import intrinsic
 
 from trelliswork.compute.jit import helper, kernel
-from trelliswork.compute.simd import add, element, get, lanes, largest, load, maximum, put, spread, total
+from trelliswork.compute.simd import add, get, lanes, largest, load, maximum, part_from, put, spread, total
 
-UNDECIDED = 8  # values that are left to be compared one by one
+UNDECIDED = 8  # values that are left for quickselect
 PROBES = 40
-FEW = 32  # vectors, up to which a loop over single values without branches is faster
+SKIPPED = 4  # vectors that are skipped together if none of their values is large enough
 
 
 class Rule(NamedTuple):
@@ -55,74 +52,16 @@ def make_selection(n, width, like):
     return Selection(np.empty(n, np.int32), np.empty(width, like.dtype), np.full(1, 0.03, like.dtype))
 
 
-@intrinsic
-def lanes_from(typingctx, vector, low):
-    """``lanes_from(v, low)``: one bit per lane, set where v >= low."""
-
-    def codegen(context, builder, signature, args):
-        reached = builder.fcmp_ordered(">=", *args)
-        return builder.zext(builder.bitcast(reached, ir.IntType(vector.width)), ir.IntType(64))
-
-    return types.int64(vector, vector), codegen
-
-
-@intrinsic
-def part_from(typingctx, vector, low):
-    """``part_from(v, low)``: v where v >= low, else 0."""
-
-    def codegen(context, builder, signature, args):
-        zero = ir.Constant(vector.ir_type, [0.0] * vector.width)
-        return builder.select(builder.fcmp_ordered(">=", *args), args[0], zero)
-
-    return vector(vector, vector), codegen
-
-
-@intrinsic
-def n_bits(typingctx, bits):
-    """``n_bits(m)``: number of bits that are set."""
-
-    def codegen(context, builder, signature, args):
-        return builder.ctpop(args[0])
-
-    return types.int64(types.int64), codegen
-
-
-@intrinsic
-def first_bit(typingctx, bits):
-    """``first_bit(m)``: the lowest bit that is set; m is not 0."""
-
-    def codegen(context, builder, signature, args):
-        return builder.cttz(args[0], ir.Constant(ir.IntType(1), 1))
-
-    return types.int64(types.int64), codegen
-
-
-@intrinsic
-def add_to_doubles(typingctx, array, index, vector):
-    """``add_to_doubles(array, k, v)``: add the vector to float64 numbers that start at flat index k."""
-
-    def codegen(context, builder, signature, args):
-        wide = ir.VectorType(ir.DoubleType(), vector.width)
-        place = element(context, builder, signature.args[0], args[0], args[1], vector.width)
-        pointer = builder.bitcast(place, wide.as_pointer())
-        value = args[2] if vector.dtype == types.float64 else builder.fpext(args[2], wide)
-        builder.store(builder.fadd(builder.load(pointer, align=8), value), pointer, align=8)
-        return context.get_dummy_value()
-
-    return types.void(array, types.intp, vector), codegen
-
-
 @helper
 def _tally(values, at, width, low):
     """Return the number of values[at : at + width] that reach ``low``, and their sum."""
-    W = lanes(values)
-    by = spread(values, low)
-    count, mass = 0, spread(values, 0.0)
-    for k in range(at, at + width, W):
+    by, one = spread(values, low), spread(values, 1.0)
+    count, mass = spread(values, 0.0), spread(values, 0.0)
+    for k in range(at, at + width, lanes(values)):
         v = load(values, k)
-        count += n_bits(lanes_from(v, by))
-        mass = add(mass, part_from(v, by))
-    return count, np.float64(total(mass))
+        count = add(count, part_from(one, v, by))
+        mass = add(mass, part_from(v, v, by))
+    return np.int64(total(count)), np.float64(total(mass))
 
 
 @helper
@@ -199,46 +138,17 @@ def _bracket(values, at, n, width, best, least, target, guess):
 
 
 @helper
-def _settle(work, n, least, target):
-    """Return the same as ``_boundary`` for at most UNDECIDED values: try each as the last one, without branches."""
-    width = max(UNDECIDED, lanes(work))
-    for k in range(n, width):
-        put(work, k, work.dtype.type(0))
-    needed, last = n + 1, work.dtype.type(0)
-    for k in range(n):
-        v = get(work, k)
-        count, mass = _tally(work, 0, width, v)
-        enough = (count >= least) & (mass >= target) & (count < needed)
-        needed = count if enough else needed
-        last = v if enough else last
-    if needed > n:
-        return n, last
-    same = 0
-    for k in range(n):
-        same += get(work, k) == last
-    if same > 1:
-        return _boundary(work, n, least, target)
-    return needed, last
-
-
-@helper
 def _collect(values, at, n, width, low, chosen):
     """Fill ``chosen`` with the indices of values that reach ``low`` (0: all positive ones); return their number."""
-    count = 0
-    W = lanes(values)
-    if low > 0 and width > FEW * W:
-        by = spread(values, low)
-        for k in range(0, width, W):
-            bits = lanes_from(load(values, at + k), by)
-            while bits:
-                put(chosen, count, k + first_bit(bits))
-                count += 1
-                bits &= bits - 1
-        return count
-    for j in range(n):
-        v = get(values, at + j)
-        put(chosen, count, j)
-        count += (v >= low) & (v > 0)
+    count, step = 0, SKIPPED * lanes(values)
+    for start in range(0, width, step):
+        stop = min(start + step, width)
+        if largest_of(values, at + start, stop - start) < low:
+            continue
+        for j in range(start, min(stop, n)):
+            v = get(values, at + j)
+            put(chosen, count, j)
+            count += (v >= low) & (v > 0)
     return count
 
 
@@ -269,10 +179,7 @@ def select(values, at, n, width, mass, rule, forced, selection):
         v = get(values, at + get(chosen, k))
         put(work, n_open, v)
         n_open += v < high
-    if n_open <= UNDECIDED < len(work) and len(work) >= lanes(work):
-        needed, last = _settle(work, n_open, least - n_high, target - mass_high)
-    else:
-        needed, last = _boundary(work, n_open, least - n_high, target - mass_high)
+    needed, last = _boundary(work, n_open, least - n_high, target - mass_high)
     if needed == n_open:
         return _force(forced, n_candidates, chosen)
     count = 0

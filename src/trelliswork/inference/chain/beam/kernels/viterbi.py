@@ -10,7 +10,8 @@ import numpy as np
 
 from trelliswork.compute.jit import helper, kernel
 from trelliswork.compute.kernels.rows import exp_row
-from trelliswork.compute.simd import add, lanes, load, maximum, spread, store
+from trelliswork.compute.simd import lanes
+from trelliswork.compute.tiles import max_outer, store_tile, tile
 from trelliswork.inference.chain.beam.kernels.dense import Matrices
 from trelliswork.inference.chain.beam.kernels.select import make_selection, select
 from trelliswork.inference.chain.beam.kernels.sparse import Entries
@@ -33,22 +34,16 @@ def _push(matrix, base, stride, states, delta, first, n, S, out):
     whole = S - S % W
     k = 0
     while k + 4 * W <= whole:
-        low = spread(out, -np.inf)
-        a0, a1, a2, a3 = low, low, low, low
+        four = tile(out, -np.inf, 1, 4)
         for a in range(first, first + n):
-            x, row = spread(out, delta[a]), base + states[a] * stride + k
-            a0, a1 = maximum(add(x, load(matrix, row)), a0), maximum(add(x, load(matrix, row + W)), a1)
-            a2, a3 = maximum(add(x, load(matrix, row + 2 * W)), a2), maximum(add(x, load(matrix, row + 3 * W)), a3)
-        store(out, k, a0)
-        store(out, k + W, a1)
-        store(out, k + 2 * W, a2)
-        store(out, k + 3 * W, a3)
+            four = max_outer(four, delta, a, 0, matrix, base + states[a] * stride + k)
+        store_tile(out, k, 0, four)
         k += 4 * W
     while k < whole:
-        a0 = spread(out, -np.inf)
+        one = tile(out, -np.inf, 1, 1)
         for a in range(first, first + n):
-            a0 = maximum(add(spread(out, delta[a]), load(matrix, base + states[a] * stride + k)), a0)
-        store(out, k, a0)
+            one = max_outer(one, delta, a, 0, matrix, base + states[a] * stride + k)
+        store_tile(out, k, 0, one)
         k += W
     for j in range(whole, S):
         best = out.dtype.type(-np.inf)
