@@ -9,7 +9,6 @@ import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, TypeVar
-from zlib import crc32
 
 import numpy as np
 from numpy.typing import NDArray
@@ -141,33 +140,15 @@ class Group:
     def count_names(self, counts: Mapping[str, int], least: int = 1) -> dict[str, int]:
         """Return the counts of the strings that occur at least ``least`` times on all ranks, in order of appearance.
 
-        ``counts`` are those of this rank, in order of appearance. As in ``count``, each string has one owner.
+        ``counts`` are those of this rank, in order of appearance. Each rank receives the strings of all.
         """
         if self.size == 1:
             return {name: n for name, n in counts.items() if n >= least}
-        names = [name.encode(errors="surrogatepass") for name in counts]
-        names, totals = self.count_bytes(names, np.fromiter(counts.values(), np.int64, len(names)), least)
-        return dict(zip((name.decode(errors="surrogatepass") for name in names), totals.tolist(), strict=True))
-
-    def count_bytes(self, names: list[bytes], counts: Keys, least: int = 1) -> tuple[list[bytes], Keys]:
-        """Return what ``count_names`` does, of distinct strings of bytes and their counts, in the same form."""
-        owner = np.fromiter(map(crc32, names), np.int64, len(names)) % self.size
-        by_owner = [np.flatnonzero(owner == rank) for rank in range(self.size)]
-        sent = [_packed([names[k] for k in at.tolist()], np.stack([counts[at], at])) for at in by_owner]
-        received = [_unpacked(part, 2) for part in self.exchange(sent)]
-        numbers: dict[bytes, int] = {}  # of the strings that this rank owns
-        number = np.array([numbers.setdefault(name, len(numbers)) for part, _ in received for name in part], np.int64)
-        table = np.concatenate([part for _, part in received], axis=1)
-        ranks = np.repeat(np.arange(self.size), [len(part) for part, _ in received])
-        first = np.unique(number, return_index=True)[1]
-        totals = np.bincount(number, table[0], len(numbers)).astype(np.int64)
-        frequent = totals >= least
-        owned = [name for name, kept in zip(numbers, frequent.tolist(), strict=True) if kept]
-        rows = np.stack([totals, ranks[first], table[1, first]])[:, frequent]
-        every = [_unpacked(part, 3) for part in self.gather_arrays(_packed(owned, rows))]
-        listed, table = [name for part, _ in every for name in part], np.concatenate([t for _, t in every], axis=1)
-        order = np.lexsort((table[2], table[1]))
-        return [listed[k] for k in order.tolist()], table[0, order]
+        total: dict[str, int] = {}
+        for data in self.gather_bytes(json.dumps({name: int(n) for name, n in counts.items()}).encode()):
+            for name, n in json.loads(data).items():
+                total[name] = total.get(name, 0) + n
+        return {name: n for name, n in total.items() if n >= least}
 
     def union(self, keys: Keys) -> Keys:
         """Return the distinct keys of all ranks in ascending order; those of this rank are ascending and distinct."""
@@ -196,23 +177,6 @@ class Group:
             return table[0, order], table[1, order]
         frequent = counts >= least
         return (keys, counts) if frequent.all() else (keys[frequent], counts[frequent])
-
-
-def _packed(names: list[bytes], numbers: Keys) -> NDArray[np.uint8]:
-    """Return strings and numbers (k, n) of each as one array of bytes."""
-    lengths = np.fromiter(map(len, names), np.int64, len(names))
-    head = np.concatenate([[len(names)], lengths, numbers.reshape(-1)]).astype(np.int64)
-    return np.frombuffer(head.tobytes() + b"".join(names), np.uint8)
-
-
-def _unpacked(data: NDArray[np.uint8], k: int) -> tuple[list[bytes], Keys]:
-    """Return the strings and numbers (k, n) of ``_packed``."""
-    n = int(np.frombuffer(data[:8].tobytes(), np.int64)[0])
-    end = 8 * (1 + n * (1 + k))
-    lengths, *numbers = np.frombuffer(data[8:end].tobytes(), np.int64).reshape(1 + k, n)
-    blob, ends = data[end:].tobytes(), np.cumsum(lengths)
-    names = [blob[start:stop] for start, stop in zip((ends - lengths).tolist(), ends.tolist(), strict=True)]
-    return names, np.stack(numbers)
 
 
 def _owner(keys: Keys, n: int) -> NDArray[np.int64]:

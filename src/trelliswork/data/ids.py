@@ -506,9 +506,11 @@ def _agreed(words: list[bytes], counts: Counts) -> tuple[list[bytes], Counts, Co
     """Return the words and counts of all ranks, in order of appearance, and the place of each of this rank's words."""
     if current().size == 1:
         return words, counts, None
-    every, totals = current().count_bytes(words, counts)
+    names = [word.decode(errors="surrogateescape") for word in words]
+    every = current().count_names(dict(zip(names, counts.tolist(), strict=True)))
     place = dict(zip(every, range(len(every)), strict=True))
-    return every, totals, np.array([place[word] for word in words], np.int64)
+    together = [name.encode(errors="surrogateescape") for name in every]
+    return together, np.array(list(every.values()), np.int64), np.array([place[name] for name in names], np.int64)
 
 
 def _choose(
