@@ -3,6 +3,7 @@
 import pytest
 import torch
 
+from tests.distributions.backends import computed_by
 from trelliswork.distributions import Alignment
 from trelliswork.errors import ShapeError, ValueRangeError
 
@@ -69,8 +70,8 @@ def test_ctc_is_the_loss_of_torch(seed, dtype, backend):
     loss = torch.nn.CTCLoss(blank=0, reduction="none")
     ours, theirs = (logits.to(dtype).requires_grad_() for _ in range(2))
     log_probs = ours.log_softmax(dim=2)
-    options = {"input_lengths": frames, "target_lengths": symbols, "backend": backend}
-    found = -Alignment.ctc(log_probs, targets, **options).log_partition()
+    alignment = Alignment.ctc(log_probs, targets, input_lengths=frames, target_lengths=symbols)
+    found = -computed_by(backend, alignment).log_partition()
     want = loss(theirs.log_softmax(dim=2).transpose(0, 1), targets, frames, symbols)
     torch.testing.assert_close(found, want, rtol=1e-5, atol=1e-5)
     weights = torch.arange(1.0, 5.0)

@@ -5,6 +5,7 @@ import pytest
 import torch
 from scipy.sparse import csr_matrix
 
+from tests.distributions.backends import computed_by
 from tests.models.fitted import fitted
 from trelliswork import FactorGraph, GrammarTree, LinearChain, ProjectiveTree, SpanningTree, SpanTree
 from trelliswork.errors import LimitError, TrellisworkError
@@ -55,7 +56,7 @@ def test_topk_needs_memory_for_what_exists():
     assert torch.isneginf(best.log_prob[0, 4:]).all()
     for make, size in ((ProjectiveTree, 3), (SpanningTree, 3), (SpanTree, 3)):
         for backend in ("kernel", "torch"):
-            found = make(torch.zeros(1, size, size), backend=backend).topk(40)
+            found = computed_by(backend, make(torch.zeros(1, size, size))).topk(40)
             possible = found.log_prob[0] > -torch.inf
             assert 1 < possible.sum() < 40
             assert (found.value[0][~possible] == -1).all()

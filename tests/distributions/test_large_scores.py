@@ -7,6 +7,7 @@ import pytest
 import torch
 from scipy.special import entr
 
+from tests.distributions.backends import computed_by
 from tests.oracle.chain import enumerate_chain
 from tests.oracle.graphs import enumerate_graphs
 from tests.oracle.trees import bracketings, derivations, is_projective, trees
@@ -142,7 +143,8 @@ def _moved(made, shift):
         return LinearChain(given, made.log_pairwise), given
     if isinstance(made, GrammarTree):
         given = (made.log_rules.detach() + shift).requires_grad_()
-        return made._like(log_rules=given), given
+        symbols, root, _, terminals = made._inputs
+        return made._like(symbols, root, given, terminals), given
     given = (made._scores.detach() + shift).requires_grad_()
     return made._like(given), given
 
@@ -159,8 +161,8 @@ def test_gradients_without_a_projective_tree(cost, backend):
         arcs[0, h, d] = 0.5
     arcs[1] = torch.randn(5, 5, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
     arcs.requires_grad_()
-    made = NearlyProjectiveTree(arcs, cost, backend=backend)
-    other = NearlyProjectiveTree(0.5 * arcs.detach(), cost, backend=backend)
+    made = computed_by(backend, NearlyProjectiveTree(arcs, cost))
+    other = computed_by(backend, NearlyProjectiveTree(0.5 * arcs.detach(), cost))
     for value in (made.entropy(), made.kl(other), made.marginals().square().sum(dim=(1, 2))):
         (gradient,) = torch.autograd.grad(value.sum(), arcs)
         assert torch.isfinite(gradient).all()
@@ -260,15 +262,15 @@ def test_the_torch_path_is_right_for_scores_of_any_size(size):
     log_unary, log_pairwise = rng.normal(size=(2, 4, 3)), rng.normal(size=(3, 3))
     log_unary[:, 1] += size
     log_unary[0, 2, 1] = -np.inf
-    small = [LinearChain(log_unary, log_pairwise, backend=backend) for backend in ("kernel", "torch")]
+    small = [computed_by(backend, LinearChain(log_unary, log_pairwise)) for backend in ("kernel", "torch")]
     arcs = rng.normal(size=(2, 5, 5))
     arcs[:, :, 3] += size
     spans = rng.normal(size=(2, 4, 4)) + size
     root, rules, terminals = rng.normal(size=2) + size, rng.normal(size=(2, 5, 5)), rng.normal(size=(2, 4, 3))
     pairs = [small]
-    pairs += [[make(arcs, backend=b) for b in ("kernel", "torch")] for make in (ProjectiveTree, SpanningTree)]
-    pairs += [[SpanTree(spans, backend=b) for b in ("kernel", "torch")]]
-    pairs += [[GrammarTree(root, rules, terminals, backend=b) for b in ("kernel", "torch")]]
+    pairs += [[computed_by(b, make(arcs)) for b in ("kernel", "torch")] for make in (ProjectiveTree, SpanningTree)]
+    pairs += [[computed_by(b, SpanTree(spans)) for b in ("kernel", "torch")]]
+    pairs += [[computed_by(b, GrammarTree(root, rules, terminals)) for b in ("kernel", "torch")]]
     for ours, other in pairs:
         torch.testing.assert_close(other.log_partition(), ours.log_partition(), rtol=1e-12, atol=1e-9)
         torch.testing.assert_close(other.marginals(), ours.marginals(), rtol=0, atol=1e-6)
@@ -277,7 +279,7 @@ def test_the_torch_path_is_right_for_scores_of_any_size(size):
 def test_impossible_is_exact_on_the_torch_path():
     scores = torch.full((1, 3, 3), -torch.inf, dtype=torch.float64, requires_grad=True)
     for make in (ProjectiveTree, SpanningTree, SpanTree):
-        log_z = make(scores, backend="torch").log_partition()
+        log_z = computed_by("torch", make(scores)).log_partition()
         assert torch.isneginf(log_z).all()
         (gradient,) = torch.autograd.grad(torch.where(torch.isneginf(log_z), 0, log_z).sum(), scores)
         assert (gradient == 0).all()

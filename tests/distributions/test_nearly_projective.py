@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import torch
 
+from tests.distributions.backends import computed_by
 from tests.oracle.trees import Enumerated, is_projective, trees
 from trelliswork import ProjectiveTree, SpanningTree
 from trelliswork.distributions import NearlyProjectiveTree
@@ -34,9 +35,9 @@ def case(seed, single_root):
 @pytest.mark.parametrize("backend", ["kernel", "torch"])
 def test_all_queries_are_those_of_enumeration(single_root, backend):
     log_arc, cost, every = case(int(single_root), single_root)
-    options = {"lengths": LENGTHS, "single_root": single_root, "backend": backend}
-    q = NearlyProjectiveTree(log_arc, cost, **options)
-    other = NearlyProjectiveTree(0.5 * log_arc, cost[::-1].copy(), **options)
+    options = {"lengths": LENGTHS, "single_root": single_root}
+    q = computed_by(backend, NearlyProjectiveTree(log_arc, cost, **options))
+    other = computed_by(backend, NearlyProjectiveTree(0.5 * log_arc, cost[::-1].copy(), **options))
     log_z, marginals, entropy = q.log_partition(), q.marginals(), q.entropy()
     divergence, crossing, best = q.kl(other), q.crossing_probability(), q.topk(7)
     draws = q.sample(4000, generator=torch.Generator().manual_seed(1)).numpy()

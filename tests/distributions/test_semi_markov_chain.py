@@ -69,7 +69,7 @@ def test_mbr_has_the_most_expected_segments():
     _, _, chain = random_chain(lengths=[5, 2, 4])
     best = chain.mbr()
     marginals = chain.marginals()
-    hits = SemiMarkovChain(marginals, torch.zeros(2, 2))._like(marginals, torch.zeros(2, 2).double(), chain.lengths)
+    hits = SemiMarkovChain(marginals, torch.zeros(2, 2).double(), lengths=chain.lengths)
     for b, labels in enumerate(best.value):
         starts = (labels >= 0).nonzero()[:, 0].tolist()
         ends = [*starts[1:], int(chain.lengths[b])]

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import torch
 
+from tests.distributions.backends import computed_by
 from tests.inference.differential import Problem, Scores, Tally, on_threads
 from tests.inference.factorial.cases import Case
 from tests.inference.lowrank.cases import dense, enumerate_states, random_hmm, random_words
@@ -94,7 +95,7 @@ def chain(rng: np.random.Generator, tally: Tally) -> None:
     def build(dtype: torch.dtype, copies: int = 1, backend: str = "kernel") -> LinearChain:
         edges = {"log_start": torch.from_numpy(start).to(dtype), "log_end": torch.from_numpy(end).to(dtype)}
         scores = repeated(unary, copies, dtype), torch.from_numpy(pairwise).to(dtype)
-        return LinearChain(*scores, lengths=np.tile(lengths, copies), backend=backend, **edges)
+        return computed_by(backend, LinearChain(*scores, lengths=np.tile(lengths, copies), **edges))
 
     size = scores.size * (2 * T + 1)
     by_all_queries(tally, build, want, lambda _: nodes(want, B, T, S), size)
@@ -122,7 +123,9 @@ def chain_with_edges(rng: np.random.Generator, tally: Tally) -> None:
         tables = repeated(pairwise, copies if by[0] else 1, dtype)
         if len(tables) == 1 and copies > 1 and by[0]:
             tables = tables.repeat(copies, 1, 1, 1)
-        return LinearChain(repeated(unary, copies, dtype), tables, lengths=np.tile(lengths, copies), backend=backend)
+        return computed_by(
+            backend, LinearChain(repeated(unary, copies, dtype), tables, lengths=np.tile(lengths, copies))
+        )
 
     size = scores.size * 2 * T
     by_all_queries(tally, build, want, lambda _: nodes(want, B, T, S), size)
@@ -188,7 +191,7 @@ def dependency_trees(cls: type[ProjectiveTree | SpanningTree]) -> Problem:
 
         def build(dtype: torch.dtype, copies: int = 1, backend: str = "kernel") -> Any:
             given = repeated(log_arc if L else log_arc[..., 0], copies, dtype)
-            return cls(given, lengths=np.tile(lengths, copies), single_root=single_root, backend=backend)
+            return computed_by(backend, cls(given, lengths=np.tile(lengths, copies), single_root=single_root))
 
         by_all_queries(tally, build, want, lambda _: arcs if L else arcs[..., 0], scores.size * n)
 
@@ -203,7 +206,7 @@ def semimarkov(rng: np.random.Generator, tally: Tally) -> None:
 
     def build(dtype: torch.dtype, copies: int = 1, backend: str = "kernel") -> SemiMarkovChain:
         given = repeated(log_segment, copies, dtype), torch.from_numpy(log_pairwise).to(dtype)
-        return SemiMarkovChain(*given, lengths=np.tile(lengths, copies), backend=backend)
+        return computed_by(backend, SemiMarkovChain(*given, lengths=np.tile(lengths, copies)))
 
     size = scores.size * 2 * T
     by_all_queries(tally, build, want, lambda _: np.stack([w.marginals() for w in want]), size)
@@ -223,7 +226,7 @@ def alignment(rng: np.random.Generator, tally: Tally) -> None:
 
     def build(dtype: torch.dtype, copies: int = 1, backend: str = "kernel") -> Alignment:
         given = repeated(log_moves, copies, dtype), torch.from_numpy(log_pairwise).to(dtype)
-        return Alignment(*given, lengths=np.tile(lengths, (copies, 1)), backend=backend)
+        return computed_by(backend, Alignment(*given, lengths=np.tile(lengths, (copies, 1))))
 
     size = scores.size * 2 * (N + M)
     by_all_queries(tally, build, want, lambda _: np.stack([w.marginals() for w in want]), size)
@@ -282,7 +285,7 @@ def spans(rng: np.random.Generator, tally: Tally) -> None:
 
     def build(dtype: torch.dtype, copies: int = 1, backend: str = "kernel") -> SpanTree:
         given = repeated(log_span if L else log_span[..., 0], copies, dtype)
-        return SpanTree(given, lengths=np.tile(lengths, copies), backend=backend)
+        return computed_by(backend, SpanTree(given, lengths=np.tile(lengths, copies)))
 
     size = scores.size * 2 * n
     by_all_queries(tally, build, want, lambda _: marginals if L else marginals[..., 0], size)
@@ -311,8 +314,8 @@ def grammar(rng: np.random.Generator, tally: Tally) -> None:
 
     def build(dtype: torch.dtype, copies: int = 1, backend: str = "kernel") -> GrammarTree:
         shared = torch.from_numpy(root).to(dtype), torch.from_numpy(rules).to(dtype)
-        return GrammarTree(
-            *shared, repeated(terminals, copies, dtype), lengths=np.tile(lengths, copies), backend=backend
+        return computed_by(
+            backend, GrammarTree(*shared, repeated(terminals, copies, dtype), lengths=np.tile(lengths, copies))
         )
 
     by_all_queries(tally, build, want, lambda _: marginals, scores.size * 2 * n)

@@ -7,7 +7,7 @@ from torch import Tensor
 
 from trelliswork.compute.checks import check_lengths, check_shape
 from trelliswork.distributions.path_structure import PathStructure
-from trelliswork.distributions.tensors import as_tensor, bool_mask, check_integers, floats, host
+from trelliswork.distributions.tensors import as_tensor, check_integers, floats, host
 from trelliswork.errors import ShapeError
 from trelliswork.inference import alignment
 from trelliswork.inference.alignment import DELETE, INSERT, MATCH
@@ -33,14 +33,12 @@ class Alignment(PathStructure):
         extend; 0 by default.
     lengths : Tensor of int (B, 2), optional
         Lengths of both sequences, 1 to N and 1 to M; all N and M by default. The padding is ignored.
-    backend : {"auto", "kernel", "torch"}
-        ``auto`` uses compiled kernels for CPU tensors. ``torch`` computes log Z and marginals by torch operations on
-        the tensors' device; best alignments and samples are always computed on the CPU.
 
     Notes
     -----
     Needleman and Wunsch (1970), Gotoh (1982). Time and memory O(N M) per pair, in log space and float64. An alignment
-    is its moves (B, N+M), -1 beyond the last one.
+    is its moves (B, N+M), -1 beyond the last one. ``condition`` takes known partners (B, N): the item of the second
+    sequence with which each item of the first is aligned, -1 for unknown.
 
     Examples
     --------
@@ -54,9 +52,10 @@ class Alignment(PathStructure):
 
     _alike: ClassVar[str] = "alignments of the same shape and lengths"
     _nouns: ClassVar[dict[str, str]] = {"noun": "alignment of pair", "parts": "moves"}
+    _axes: ClassVar[str] = "B n m K"
     _recursions = alignment.ALIGNMENTS
 
-    def __init__(self, log_moves: Any, log_pairwise: Any = None, *, lengths: Any = None, backend: str = "auto") -> None:
+    def __init__(self, log_moves: Any, log_pairwise: Any = None, *, lengths: Any = None) -> None:
         scores = floats("log_moves", log_moves)
         check_shape("log_moves", scores.shape, "B n m K", K=3)
         B, N, M = len(scores), scores.shape[1] - 1, scores.shape[2] - 1
@@ -72,13 +71,11 @@ class Alignment(PathStructure):
         inside = (rows <= self.lengths[:, :1])[:, :, None] & (columns <= self.lengths[:, 1:])[:, None]
         step = torch.ones(N + 1, M + 1, 3, dtype=torch.bool, device=device)  # moves that come from inside
         step[0, :, :INSERT], step[:, 0, MATCH], step[:, 0, INSERT] = False, False, False
-        self._set_scores("log_moves", scores, floats("log_pairwise", pairs), inside[..., None] & step, backend)
+        self._set_scores("log_moves", scores, floats("log_pairwise", pairs), inside[..., None] & step)
         self._lattice = alignment.lattice(host(self.lengths), M)
 
     @classmethod
-    def from_gaps(
-        cls, log_match: Any, *, gap: float = 0.0, opening: float = 0.0, lengths: Any = None, backend: str = "auto"
-    ) -> Self:
+    def from_gaps(cls, log_match: Any, *, gap: float = 0.0, opening: float = 0.0, lengths: Any = None) -> Self:
         """Return alignments with scores of matches (B, N, M), of every gap, and of the first gap in a row."""
         match = floats("log_match", log_match)
         check_shape("log_match", match.shape, "B N M")
@@ -88,7 +85,7 @@ class Alignment(PathStructure):
         pairs[:, 1:] = opening * (1 - torch.eye(3)[:, 1:].to(match))
         moves[:, 1, 0, DELETE] += opening
         moves[:, 0, 1, INSERT] += opening
-        return cls(moves, pairs, lengths=lengths, backend=backend)
+        return cls(moves, pairs, lengths=lengths)
 
     @classmethod
     def ctc(
@@ -99,7 +96,6 @@ class Alignment(PathStructure):
         input_lengths: Any = None,
         target_lengths: Any = None,
         blank: int = 0,
-        backend: str = "auto",
     ) -> Self:
         """Return the alignments of connectionist temporal classification; minus log Z is its loss.
 
@@ -141,37 +137,25 @@ class Alignment(PathStructure):
         pairs = scores.new_zeros(3, 3)
         pairs[INSERT, DELETE] = -torch.inf  # what is left out is not repeated
         lengths = torch.stack([counts, 2 * sizes + 1], dim=1)
-        return cls(torch.stack([never, never, skip], dim=3), pairs, lengths=lengths, backend=backend)
+        return cls(torch.stack([never, never, skip], dim=3), pairs, lengths=lengths)
 
     log_moves = property(lambda self: self._scores, doc="Scores (B, N+1, M+1, 3) of moves to cells.")
 
     def __repr__(self) -> str:
         B, n, m, _ = self._scores.shape
-        return f"Alignment(B={B}, N={n - 1}, M={m - 1}, dtype={self._dtype}, backend={self.backend!r})"
+        return f"Alignment(B={B}, N={n - 1}, M={m - 1}, dtype={self._dtype})"
 
-    def condition(self, *, known: Any = None, allowed: Any = None) -> Self:
-        """Return the distribution given evidence; the difference of the log partitions is its log probability.
-
-        Parameters
-        ----------
-        known : Tensor of int (B, N), optional
-            Items of the second sequence with which those of the first are known to be aligned; -1 for unknown.
-        allowed : Tensor of bool (B, N+1, M+1, 3), optional
-            Moves that may occur.
-        """
+    def _agreeing(self, known: Any) -> Tensor:
         (B, n, m, _), device = self._scores.shape, self._device
+        inside = torch.arange(n - 1, device=device) < self.lengths[:, :1]
+        items = check_integers("known", known, (B, n - 1), -1, m - 2, inside).masked_fill(~inside, -1)
+        match = items[..., None] == torch.arange(m - 1, device=device)  # (B, N, M)
+        row, column = match.any(dim=2), match.any(dim=1)
         mask = torch.ones(self._scores.shape, dtype=torch.bool, device=device)
-        if allowed is not None:
-            mask &= bool_mask("allowed", allowed, "B n m K", device, B=B, n=n, m=m, K=3)
-        if known is not None:
-            inside = torch.arange(n - 1, device=device) < self.lengths[:, :1]
-            items = check_integers("known", known, (B, n - 1), -1, m - 2, inside).masked_fill(~inside, -1)
-            match = items[..., None] == torch.arange(m - 1, device=device)  # (B, N, M)
-            row, column = match.any(dim=2), match.any(dim=1)
-            mask[:, 1:, 1:, MATCH] &= match | ~(row[:, :, None] | column[:, None])
-            mask[:, 1:, :, DELETE] &= ~row[:, :, None]
-            mask[:, :, 1:, INSERT] &= ~column[:, None]
-        return self._like(self._scores.masked_fill(~mask, -torch.inf), self._pairs)
+        mask[:, 1:, 1:, MATCH] = match | ~(row[:, :, None] | column[:, None])
+        mask[:, 1:, :, DELETE] = ~row[:, :, None]
+        mask[:, :, 1:, INSERT] = ~column[:, None]
+        return mask
 
     @property
     def _sizes(self) -> tuple[int, ...]:

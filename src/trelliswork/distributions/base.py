@@ -14,7 +14,7 @@ from torch.distributions.kl import register_kl
 from trelliswork.compute.checks import check_count, check_possible
 from trelliswork.compute.display import Displayed, Names
 from trelliswork.compute.limits import check_cost
-from trelliswork.distributions.tensors import ARRAYS, CPU, host
+from trelliswork.distributions.tensors import ARRAYS, CPU, as_tensor, bool_mask, forbidden, host
 from trelliswork.errors import ShapeError, ValueRangeError
 from trelliswork.inference.tensors import entropy
 
@@ -52,6 +52,7 @@ class Distribution(Displayed, torch.distributions.Distribution, ABC):
 
     ``batch_shape`` is (B,), ``event_shape`` that of a structure. Queries return tensors with the batch on axis 0, after
     the axes of ``sample_shape`` for ``sample``. There are no reparametrized samples and no enumeration.
+    For tensors on other devices than the CPU, torch operations compute log Z and marginals there.
     """
 
     has_rsample = False
@@ -197,10 +198,37 @@ class LogLinear(Distribution):
 
     _nouns: ClassVar[Mapping[str, str]] = {}  # names of the structure and of its parts, for `check_possible`
     _alike: ClassVar[str] = "distributions over the same trees"  # what ``kl`` needs two of
-    backend: str
+    _axes: ClassVar[str]  # of the scores that evidence masks, for error messages
     lengths: Tensor
     _dtype: torch.dtype
     _device: torch.device
+    _by_torch: bool  # whether torch operations compute log Z, as on other devices than the CPU
+
+    @property
+    @abstractmethod
+    def _inputs(self) -> tuple[Tensor, ...]:
+        """The scores, in the order of the arguments; the first ones are those that evidence masks."""
+
+    @property
+    def _options(self) -> dict[str, Any]:
+        """The other arguments of the constructor."""
+        return {"lengths": self.lengths}
+
+    def _like(self, *scores: Tensor, **changes: Any) -> Self:
+        """Return the distribution with other scores, and other options."""
+        new: Self = self._make(*scores, **(self._options | changes))
+        new._by_torch = self._by_torch
+        return new
+
+    def _make(self, *scores: Tensor, **options: Any) -> Any:
+        """Return a distribution of the class of those derived from this one."""
+        make: Any = type(self)
+        return make(*scores, **options)
+
+    @property
+    def _needs_graph(self) -> bool:
+        """Return True if results are to be differentiated."""
+        return torch.is_grad_enabled() and any(x.requires_grad for x in self._inputs)
 
     def log_partition(self) -> Tensor:
         """Return log Z (B,); -inf where nothing is possible. Its gradient is the marginals."""
@@ -283,21 +311,53 @@ class LogLinear(Distribution):
         """Return the entropy (B,) without differences of scores."""
         return entropy(self._torch_log_z)[1]
 
-    @abstractmethod
     def _forbidden_by(self, other: Self) -> "LogLinear":
         """Return the structures that are possible here, scored by the number of their parts that ``other`` forbids."""
+        return self._like(*map(forbidden, self._inputs, other._inputs))
 
     @abstractmethod
     def _score(self, structure: Any) -> Tensor:
         """Return the score (B,) of checked structures in float64, differentiable."""
 
-    @abstractmethod
-    def _double(self) -> Self:
-        """Return the same distribution in float64, for differences of large scores."""
+    def condition(self, *, known: Any = None, allowed: Any = None) -> Self:
+        """Return the distribution given evidence; the difference of the log partitions is its log probability.
+
+        Parameters
+        ----------
+        known : Tensor of int, optional
+            Known parts, -1 for unknown, in the form that the class documents.
+        allowed : Tensor of bool, optional
+            Parts that a structure may have, of the shape of the scores; a last axis for labels may be missing.
+        """
+        scores = self._inputs[0]
+        if allowed is not None:
+            given = as_tensor("allowed", allowed, self._device)
+            axes = self._axes.split()
+            for_all = axes[-1] == "L" and given.ndim < scores.ndim  # labels
+            axes = axes[: scores.ndim - for_all]
+            sizes = dict(zip(axes, scores.shape, strict=False))
+            mask = bool_mask("allowed", given, " ".join(axes), self._device, **sizes)
+            scores = scores.masked_fill(~(mask[..., None] if for_all else mask), -torch.inf)
+        if known is not None:
+            scores = scores.masked_fill(~self._agreeing(known), -torch.inf)
+        return self._like(scores, *self._inputs[1:])
 
     @abstractmethod
+    def _agreeing(self, known: Any) -> Tensor:
+        """Return the mask of the parts that agree with known ones: the structures of these parts have the known."""
+
+    def _double(self) -> Self:
+        """Return the same distribution in float64, for differences of large scores."""
+        return self if self._dtype == torch.float64 else self._like(*(x.double() for x in self._inputs))
+
+    def _copies(self, B: int) -> Self:
+        first, *shared = self._inputs
+        lengths = self.lengths.expand(B, *self.lengths.shape[1:])
+        return self._like(first.expand(B, *first.shape[1:]), *shared, lengths=lengths)
+
     def _is_alike(self, other: Self) -> bool:
         """Return True if both distributions are over the same structures."""
+        return type(self) is type(other) and [x.shape for x in self._inputs] == [x.shape for x in other._inputs]
 
     def _check_possible(self, log_values: Tensor, what: str) -> None:
         check_possible(host(log_values.detach()), what, **self._nouns)
@@ -309,6 +369,6 @@ class LogLinear(Distribution):
     def _with_scores(self, values: Any, scores: Any) -> tuple[Tensor, Tensor]:
         return self._tensor(values), self._tensor(scores.astype(ARRAYS[self._dtype], copy=False))
 
-    def _inside(self, n: int) -> Tensor:
-        """Return the positions (B, n) that are not padding."""
-        return torch.arange(n, device=self._device) < self.lengths[:, None]
+    def _inside(self, n: int, first: int = 0) -> Tensor:
+        """Return which of n positions (B, n), from the ``first`` on, are not padding."""
+        return torch.arange(first, first + n, device=self._device) < self.lengths[:, None]

@@ -46,8 +46,8 @@ class BeamChain(LinearChain):
     kind: ClassVar[Kind] = "lower"
 
     def __init__(self, chain: LinearChain, beam: Beam) -> None:
-        if chain.backend != "kernel":
-            raise ValueRangeError(f"beams need backend='kernel' (CPU tensors), got backend={chain.backend!r}.")
+        if chain._by_torch:
+            raise ValueRangeError(f"beams need tensors on the CPU, got {chain._device}.")
         expected = passes.expectations(chain._potentials, beam)
         B, T, S = chain.log_unary.shape
         mask = torch.zeros((B, T, S), dtype=torch.bool)
@@ -55,7 +55,7 @@ class BeamChain(LinearChain):
         mask[inside] = torch.from_numpy(passes.members(expected.sets, 0, len(expected.kept), S))
         mask[~inside] = True
         unary = chain.log_unary.masked_fill(~mask, -torch.inf)
-        super().__init__(unary, chain.log_pairwise, lengths=chain.lengths, backend=chain.backend)
+        super().__init__(unary, chain.log_pairwise, lengths=chain.lengths)
         self.beam, self.statistics, self._whole = beam, expected.statistics, chain
         self.kept = torch.ones((B, T), dtype=torch.float64)
         self.kept[inside] = torch.from_numpy(expected.kept)

@@ -6,7 +6,6 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 from trelliswork.compute.checks import check_count, check_lengths, check_shape
@@ -33,19 +32,12 @@ from trelliswork.inference.tree.potentials import are_trees
 class DependencyTree(PartTree):
     """Base class of the dependency trees below; ``ProjectiveTree`` documents the parameters."""
 
-    _axes = "B N N"
+    _axes = "B N N L"
     _nouns = TREES
     _engine: Engine | NearlyProjective
     projective: ClassVar[bool]
 
-    def __init__(
-        self,
-        log_arc: Any,
-        *,
-        lengths: Any = None,
-        single_root: bool = True,
-        backend: str = "auto",
-    ) -> None:
+    def __init__(self, log_arc: Any, *, lengths: Any = None, single_root: bool = True) -> None:
         scores = floats("log_arc", log_arc)
         if scores.ndim not in (3, 4) or scores.shape[-1] == 0:
             raise ShapeError(
@@ -54,7 +46,7 @@ class DependencyTree(PartTree):
         B, n = check_arcs("log_arc", tuple(scores.shape[:3]))
         counts = check_lengths(host(lengths), B, n)
         self.single_root = bool(single_root)
-        self._set_scores("log_arc", scores, counts, backend)
+        self._set_scores("log_arc", scores, counts, arcs(counts, n))
         self._potentials = Potentials(doubles(self._log_sum), counts, self.single_root)
 
     log_arc = property(attrgetter("_scores"), doc="Scores of arcs, (B, n+1, n+1) or with labels (B, n+1, n+1, L).")
@@ -63,7 +55,7 @@ class DependencyTree(PartTree):
         B, N = self.log_arc.shape[:2]
         labels = f", L={self.log_arc.shape[3]}" if self.labeled else ""
         root = "single root" if self.single_root else "several roots"
-        return f"{type(self).__name__}(B={B}, n={N - 1}{labels}, {root}, backend={self.backend!r})"
+        return f"{type(self).__name__}(B={B}, n={N - 1}{labels}, {root})"
 
     @property
     def _sizes(self) -> tuple[int, ...]:
@@ -108,47 +100,31 @@ class DependencyTree(PartTree):
         drawn = draw_labels(scores, generator, heads.shape)
         return torch.stack([heads, drawn.masked_fill(heads < 0, -1)], dim=3)
 
-    def condition(self, *, known: Any = None, allowed: Any = None) -> Self:
-        """Return the distribution given evidence; the difference of the log partitions is its log probability.
-
-        Parameters
-        ----------
-        known : Tensor of int (B, n) or, with labels, (B, n, 2), optional
-            Known heads (and labels); -1 for unknown.
-        allowed : Tensor of bool (B, n+1, n+1) or, with labels, (B, n+1, n+1, L), optional
-            Arcs that a tree may have.
-        """
-        mask, fits = self._allowed_mask(allowed), None
-        if known is not None:
-            heads, names = self._parts(known, lowest=-1)
-            node = torch.arange(self.log_arc.shape[1], device=self.log_arc.device)
-            given = torch.nn.functional.pad(heads, (1, 0), value=-1)[:, None, :]
-            fits = (given < 0) | (given == node[:, None])
-            if names is not None:
-                name = torch.nn.functional.pad(names, (1, 0), value=-1)[:, None, :, None]
-                label = torch.arange(self.log_arc.shape[3], device=self.log_arc.device)
-                fits = fits[..., None] & ((name < 0) | (name == label))
-        return self._within(mask, fits)
+    def _agreeing(self, known: Any) -> Tensor:
+        heads, names = self._parts(known, lowest=-1)
+        node = torch.arange(self.log_arc.shape[1], device=self._device)
+        given = torch.nn.functional.pad(heads, (1, 0), value=-1)[:, None, :]
+        fits = (given < 0) | (given == node[:, None])
+        if names is None:
+            return fits
+        name = torch.nn.functional.pad(names, (1, 0), value=-1)[:, None, :, None]
+        return fits[..., None] & ((name < 0) | (name == torch.arange(self.log_arc.shape[3], device=self._device)))
 
     def _named(self, value: Tensor, labels: Any) -> list[Any]:
         """Return a head, or a head and the name of a label, for each word."""
         rows = [row for row in value.tolist() if (row[0] if self.labeled else row) >= 0]
         return [(head, labels[k]) for head, k in rows] if self.labeled else rows
 
-    @staticmethod
-    def _parts_of(lengths: NDArray[np.int64], n: int) -> NDArray[np.bool_]:
-        return arcs(lengths, n - 1)
-
-    def _like(self, scores: Tensor, **changes: Any) -> Self:
-        options: dict[str, Any] = {"lengths": self.lengths, "single_root": self.single_root, "backend": self.backend}
-        return type(self)(scores, **(options | changes))
+    @property
+    def _options(self) -> dict[str, Any]:
+        return {"lengths": self.lengths, "single_root": self.single_root}
 
     def _log_z(self) -> Tensor:
         assert isinstance(self._engine, Engine)
         return self._log_z_of(self._engine)
 
     def _log_z_of(self, engine: Engine) -> Tensor:
-        if self.backend == "torch":
+        if self._by_torch:
             return engine.torch_log_partition(self._log_sum, self.lengths, self.single_root)
         return log_partition(engine, self._log_sum, self.lengths, self._potentials)
 
@@ -164,7 +140,7 @@ class DependencyTree(PartTree):
         return self._engine
 
     def _moments(self) -> tuple[Tensor, ...]:
-        if self.backend == "torch" or (torch.is_grad_enabled() and self.log_arc.requires_grad):
+        if self._by_torch or self._needs_graph:
             return super()._moments()
         value, marginals = self._engine.expectations(self._potentials)
         # NumPy, because torch would start its own threads, which then compete with ours.
@@ -224,16 +200,13 @@ class ProjectiveTree(DependencyTree):
         Number of words of each sentence, 1 to n; all n by default. The padding is ignored.
     single_root : bool
         True if exactly one word depends on node 0, False if any number may.
-    backend : {"auto", "kernel", "torch"}
-        ``auto`` uses compiled kernels for CPU tensors. ``torch`` computes log Z and marginals by torch operations on
-        the tensors' device; best trees and samples are always computed on the CPU.
 
     Notes
     -----
     Eisner (1996, 2000). Time O(n^3), memory O(n^2) per sentence. float32 or float64, computed in float64; scores of any
     size. Trees are heads (B, n): ``heads[b, d - 1]`` is the head of word d, -1 in the padding; with labels they are
     pairs (B, n, 2) of head and label. ``log_partition``, ``marginals``, ``entropy``, ``log_prob`` and ``kl`` are
-    differentiable.
+    differentiable. ``condition`` takes known heads, or heads and labels, -1 for unknown.
 
     Examples
     --------
@@ -329,9 +302,16 @@ class NearlyProjectiveTree(SpanningTree):
     def _kind(self) -> Passes:
         return SPANNING
 
-    def _like(self, scores: Tensor, **changes: Any) -> Self:
-        cost = np.broadcast_to(self._engine.cost, len(scores))
-        return super()._like(scores, **{"crossing_cost": cost, **changes})
+    @property
+    def _options(self) -> dict[str, Any]:
+        return super()._options | {"crossing_cost": self._engine.cost}
+
+    def _copies(self, B: int) -> Self:
+        return self._like(
+            self.log_arc.expand(B, *self.log_arc.shape[1:]),
+            lengths=self.lengths.expand(B),
+            crossing_cost=self._engine.cost.repeat(B),
+        )
 
     def _log_z(self) -> Tensor:
         return self._mixed(self._log_z_of(PROJECTIVE), self._log_z_of(SPANNING))

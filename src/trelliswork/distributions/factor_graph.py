@@ -12,10 +12,10 @@ from numpy.typing import NDArray
 from scipy.special import entr
 from torch import Tensor
 
-from trelliswork.compute.checks import as_array, check_count, check_possible, check_shape
+from trelliswork.compute.checks import as_array, check_count, check_possible
 from trelliswork.distributions.base import Best, Distribution, Kind
 from trelliswork.distributions.factor_list import Group, doubles, from_arrays, from_list
-from trelliswork.distributions.tensors import as_tensor, expectation
+from trelliswork.distributions.tensors import CPU, as_tensor, bool_mask, check_integers, expectation
 from trelliswork.errors import ConvergenceWarning, ShapeError, ValueRangeError
 from trelliswork.inference.graph import Propagator, Result, Tables, autograd, torch_path, wire
 from trelliswork.inference.graph.potentials import GRAPHS
@@ -393,36 +393,16 @@ class FactorGraph(Distribution):
 
     def _mask(self, allowed: Any) -> NDArray[np.bool_]:
         """Convert (V, S) or (B, V, S) to flat (B, N)."""
-        mask = as_array("allowed", allowed)
-        if mask.dtype != np.bool_:
-            raise ValueRangeError(f"allowed must be boolean (True: allowed), got {mask.dtype}.")
-        mask = mask[None] if mask.ndim == 2 else mask
-        V, S = self._wiring.n_variables, int(self.n_states.max(initial=0))
-        if mask.ndim != 3 or mask.shape[1:] != (V, S) or len(mask) not in (1, self.n_graphs):
-            raise ShapeError(
-                f"allowed must have shape (V, S) or (B, V, S) with B={self.n_graphs}, V={V}, S={S}, "
-                f"got {np.shape(allowed)}."
-            )
-        inside = np.arange(S) < self.n_states[:, None]
-        return np.broadcast_to(mask[:, inside], (self.n_graphs, int(self.n_states.sum()))).copy()
+        S, given = int(self.n_states.max(initial=0)), as_tensor("allowed", allowed)
+        given = given.expand(self.n_graphs, *given.shape[-2:]) if given.ndim == 2 or len(given) == 1 else given
+        mask = bool_mask("allowed", given, "B V S", CPU, B=self.n_graphs, V=self._wiring.n_variables, S=S).numpy()
+        return mask[:, np.arange(S) < self.n_states[:, None]]
 
     def _states(self, assignment: Any, lowest: int) -> Tensor:
-        """Return checked states (B, V)."""
-        states = as_tensor("states", assignment)
-        if states.is_floating_point() or states.is_complex() or states.dtype == torch.bool:
-            raise ValueRangeError(f"states must be integers, got {states.dtype}.")
-        states = states[None] if states.ndim == 1 else states
-        B, V = self.n_graphs, self._wiring.n_variables
-        check_shape("states", states.shape, "B V", V=V)
-        if len(states) not in (1, B):
-            raise ShapeError(f"states must have shape (V,) or (B, V) with B={B}, got {tuple(states.shape)}.")
-        bad = (states < lowest) | (states >= torch.from_numpy(self.n_states))
-        if bad.any():
-            b, v = bad.nonzero()[0].tolist()
-            raise ValueRangeError(
-                f"the state of variable {v} must be between {lowest} and {self.n_states[v] - 1}, got {states[b, v]}."
-            )
-        return states.long().expand(B, V)
+        """Return checked states (B, V) of (V,) or (B, V)."""
+        states, shape = as_tensor("states", assignment), self._sizes
+        states = states.expand(shape) if states.shape in (shape[1:], (1, *shape[1:])) else states
+        return check_integers("states", states, shape, lowest, torch.from_numpy(self.n_states - 1))
 
     def _padded(self, flat: Tensor) -> Tensor:
         """Convert (B, N) to (B, V, S)."""

@@ -6,19 +6,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from trelliswork.compute.checks import check_count, check_lengths, check_scores, check_shape
+from trelliswork.compute.checks import check_count, check_lengths, check_shape
 from trelliswork.distributions.base import Best, LogLinear
 from trelliswork.distributions.span_tree import SpanTree, check_charts, compatible, named_spans, span_mask
-from trelliswork.distributions.tensors import (
-    as_tensor,
-    bool_mask,
-    choose_backend,
-    draw_seeds,
-    expectation,
-    floats,
-    forbidden,
-    host,
-)
+from trelliswork.distributions.tensors import ARRAYS, CPU, clean, draw_seeds, expectation, floats, gradients, host
 from trelliswork.errors import ShapeError, ValueRangeError
 from trelliswork.inference.span import Grammar, autograd, brackets, grammar, torch_path
 from trelliswork.inference.tensors import doubles
@@ -54,14 +45,13 @@ class GrammarTree(LogLinear):
     lengths : Tensor of int (B,), optional
         Length of each sentence, 1 to n; all n by default. A sentence of one position has no tree: nonterminals cover
         two or more.
-    backend : {"auto", "kernel", "torch"}
-        ``auto`` uses matrix products on the CPU; ``torch`` uses torch operations on the tensors' device, in log space
-        with much more memory (also used when expectations are differentiated).
 
     Notes
     -----
     Time O(n^2 N^3 + n^3 N^2 + n P N S), memory O(n^2 S + N S^2) per sentence, in float64. Trees are charts (B, n, n):
-    entry [i, j] is the symbol of the span, or -1 if the tree has no such span.
+    entry [i, j] is the symbol of the span, or -1 if the tree has no such span. ``condition`` takes known spans with
+    their symbols, a chart with -1 for unknown; a known span forbids those that cross it. Spans (B, n, n) or symbols
+    over spans (B, n, n, S) may be ``allowed``. Differentiating expectations takes much more memory.
 
     Examples
     --------
@@ -72,6 +62,7 @@ class GrammarTree(LogLinear):
     """
 
     _nouns = grammar.TREES
+    _axes = "B n n L"
 
     def __init__(
         self,
@@ -81,7 +72,6 @@ class GrammarTree(LogLinear):
         *,
         log_symbols: Any = None,
         lengths: Any = None,
-        backend: str = "auto",
     ) -> None:
         given = zip(SCORES, (log_root, log_rules, log_terminals, log_symbols), strict=True)
         tensors = {name: floats(name, values) for name, values in given if values is not None or name != "log_symbols"}
@@ -99,18 +89,11 @@ class GrammarTree(LogLinear):
         if 0 in (sizes["B"], sizes["n"], N) or S <= N:
             raise ShapeError(f"a grammar needs sentences, nonterminals and preterminals, got sizes {sizes}.")
         B, n, device = sizes["B"], sizes["n"], tensors["log_root"].device
-        self._dtype, self._device = dtype, device
-        self.backend = choose_backend(backend, device)
+        self._dtype, self._device, self._by_torch = dtype, device, device != CPU
         counts = check_lengths(host(lengths), B, n)
         self.lengths = torch.as_tensor(counts, device=device)
         valid = {"log_terminals": np.arange(n) < counts[:, None], "log_symbols": span_mask(counts, n)}
-        for name, scores in tensors.items():
-            inside = valid.get(name)
-            check_scores(name, host(scores.detach()), inside)
-            if inside is not None and not inside.all():
-                mask = torch.as_tensor(inside, device=device)[..., None]
-                tensors[name] = torch.where(mask, scores, 0)  # the padding may contain anything
-        self._tensors = tensors
+        self._tensors = {name: clean(name, scores, valid.get(name)) for name, scores in tensors.items()}
         if self.log_symbols is not None:
             check_shape("log_symbols", self.log_symbols.shape, "B n n S", B=B, n=n, S=S)
 
@@ -121,7 +104,7 @@ class GrammarTree(LogLinear):
 
     def __repr__(self) -> str:
         B, n, P = self.log_terminals.shape
-        return f"GrammarTree(B={B}, n={n}, N={len(self.log_root)}, P={P}, backend={self.backend!r})"
+        return f"GrammarTree(B={B}, n={n}, N={len(self.log_root)}, P={P})"
 
     def marginals(self) -> Tensor:
         """Return p(symbol over span) (B, n, n, S); its sum over symbols is the probability of the span."""
@@ -160,41 +143,30 @@ class GrammarTree(LogLinear):
     def _draw(self, n: int, generator: torch.Generator | None) -> Tensor:
         return self._tensor(grammar.sample(self._grammar(), draw_seeds(n, self.lengths, generator)))
 
-    def condition(self, *, known: Any = None, allowed: Any = None) -> "GrammarTree":
-        """Return the distribution given evidence; the difference of the log partitions is its log probability.
+    def _agreeing(self, known: Any) -> Tensor:
+        return compatible(self._check_charts(known), self.lengths, self.log_rules.shape[1])
 
-        Parameters
-        ----------
-        known : Tensor of int (B, n, n), optional
-            Known spans with their symbols; -1 for unknown. A known span forbids those that cross it.
-        allowed : Tensor of bool (B, n, n) or (B, n, n, S), optional
-            Spans, or symbols over spans, that a tree may have.
-        """
-        B, n, P = self.log_terminals.shape
-        device, S = self.log_root.device, len(self.log_root) + P
-        mask = torch.ones(B, n, n, S, dtype=torch.bool, device=device)
-        if allowed is not None:
-            pattern = "B n n S" if as_tensor("allowed", allowed).ndim == 4 else "B n n"
-            given = bool_mask("allowed", allowed, pattern, device, B=B, n=n, S=S)
-            mask &= given if given.ndim == 4 else given[..., None]
-        if known is not None:
-            mask &= compatible(self._check_charts(known), self.lengths, S)
-        before = self.log_terminals.new_zeros(B, n, n, S) if self.log_symbols is None else self.log_symbols
-        return self._like(log_symbols=before.masked_fill(~mask, -torch.inf))
-
-    def _copies(self, B: int) -> "GrammarTree":
-        names = ("log_terminals", "log_symbols", "lengths")
-        given = {name: getattr(self, name) for name in names}
-        return self._like(**{name: x.expand(B, *x.shape[1:]) for name, x in given.items() if x is not None})
+    def _copies(self, B: int) -> Self:
+        symbols, root, rules, terminals = self._inputs
+        each = (x.expand(B, *x.shape[1:]) for x in (symbols, terminals, self.lengths))
+        symbols, terminals, lengths = each
+        return self._like(symbols, root, rules, terminals, lengths=lengths)
 
     def _named(self, value: Tensor, labels: Any) -> list[Any]:
         return named_spans(value, labels)
 
-    def _like(self, **changes: Any) -> "GrammarTree":
-        return GrammarTree(**{name: changes.get(name, getattr(self, name)) for name in (*SCORES, "lengths", "backend")})
+    @property
+    def _inputs(self) -> tuple[Tensor, ...]:
+        """Evidence, zeros if there is none, and the scores of the grammar."""
+        symbols = self.log_symbols
+        if symbols is None:
+            B, n, P = self.log_terminals.shape
+            symbols = self.log_terminals.new_zeros(1, 1, 1, 1).expand(B, n, n, len(self.log_root) + P)
+        return symbols, self.log_root, self.log_rules, self.log_terminals
 
-    def _inputs(self) -> tuple[Tensor, Tensor, Tensor, Tensor | None]:
-        return self.log_root, self.log_rules, self.log_terminals, self.log_symbols
+    def _make(self, *scores: Tensor, **options: Any) -> Any:
+        symbols, *shared = scores
+        return GrammarTree(*shared, log_symbols=symbols, **options)
 
     def _grammar(self) -> Grammar:
         symbols = None if self.log_symbols is None else doubles(self.log_symbols)
@@ -202,38 +174,29 @@ class GrammarTree(LogLinear):
         return Grammar(*shared, doubles(self.log_terminals), symbols, host(self.lengths))
 
     def _log_z(self) -> Tensor:
-        module = torch_path if self.backend == "torch" else autograd
-        return module.grammar_log_partition(*self._inputs(), self.lengths)
+        module = torch_path if self._by_torch else autograd
+        return module.grammar_log_partition(*self._inputs[1:], self.log_symbols, self.lengths)
 
     def _torch_log_z(self, beta: Any = 1) -> Tensor:
-        return torch_path.grammar_log_partition(*self._inputs(), self.lengths, beta)
-
-    def _forbidden_by(self, other: Self) -> "GrammarTree":
-        own, evidence = self._inputs(), (self.log_symbols, other.log_symbols)
-        shape = (*self.log_terminals.shape[:2], self.log_terminals.shape[1], self.log_rules.shape[1])
-        symbols = [own[0].new_zeros(shape) if scores is None else scores for scores in evidence]
-        pairs = zip(SCORES, (*own[:3], symbols[0]), (*other._inputs()[:3], symbols[1]), strict=True)
-        return self._like(**{name: forbidden(*scores) for name, *scores in pairs})
+        root, rules, terminals = self._inputs[1:]
+        return torch_path.grammar_log_partition(root, rules, terminals, self.log_symbols, self.lengths, beta)
 
     def _moments(self) -> GrammarExpectations:
-        needs_graph = torch.is_grad_enabled() and any(x is not None and x.requires_grad for x in self._inputs())
-        if self.backend == "kernel" and not needs_graph:
+        if not self._by_torch and not self._needs_graph:
             moments = grammar.expectations(self._grammar())
-            single = np.float32 if self._dtype == torch.float32 else np.float64
-            arrays = (x.astype(single, copy=False) for x in (moments.roots, moments.rules, moments.symbols))
+            arrays = (
+                x.astype(ARRAYS[self._dtype], copy=False) for x in (moments.roots, moments.rules, moments.symbols)
+            )
             return GrammarExpectations(torch.from_numpy(moments.log_z), *map(torch.from_numpy, arrays))
-        B, n, P = self.log_terminals.shape
-        N = len(self.log_root)
-        with torch.enable_grad():
-            # With one copy per sentence, the gradient of each copy is its own expectations.
-            root = self.log_root.double().expand(B, N).clone()
-            each = self.log_rules.double().expand(B, *self.log_rules.shape).clone()
-            before = self.log_symbols
-            scores = root.new_zeros(B, n, n, N + P) if before is None else before.double().clone()
-            leaves = [x if x.requires_grad else x.requires_grad_() for x in (root, each, scores)]
-            log_z = torch_path.grammar_log_partition(root, each, self.log_terminals, scores, self.lengths)
-            gradients = torch.autograd.grad(log_z.sum(), leaves, create_graph=needs_graph, materialize_grads=True)
-        return GrammarExpectations(log_z if needs_graph else log_z.detach(), *(x.to(self._dtype) for x in gradients))
+        B, (symbols, root, rules, terminals) = len(self.lengths), (x.double() for x in self._inputs)
+        log_z, *found = gradients(  # with one copy per sentence, the gradient of each copy is its own expectations
+            lambda root, rules, symbols: torch_path.grammar_log_partition(
+                root, rules, terminals, symbols, self.lengths
+            ),
+            (root.expand(B, -1), rules.expand(B, *rules.shape), symbols),
+            self._needs_graph,
+        )
+        return GrammarExpectations(log_z, *(x.to(self._dtype) for x in found))
 
     def _expected_score(self, moments: GrammarExpectations, sizes: bool = False) -> Tensor:
         B, n, _ = self.log_terminals.shape
@@ -242,16 +205,6 @@ class GrammarTree(LogLinear):
         score = score + expectation(moments.rules, self.log_rules.expand(B, *self.log_rules.shape), sizes)
         score = score + expectation(moments.symbols[:, at, at, N:], self.log_terminals, sizes)
         return score if self.log_symbols is None else score + expectation(moments.symbols, self.log_symbols, sizes)
-
-    def _double(self) -> "GrammarTree":
-        if self._dtype == torch.float64:
-            return self
-        pairs = zip(SCORES, self._inputs(), strict=True)
-        return self._like(**{name: scores.double() for name, scores in pairs if scores is not None})
-
-    def _is_alike(self, other: Self) -> bool:
-        same = type(self) is type(other) and self.log_rules.shape == other.log_rules.shape
-        return same and self.log_terminals.shape == other.log_terminals.shape
 
     def _score(self, structure: Any) -> Tensor:
         """Return the score (B,) of charts (B, n, n); -inf if they are not a tree of this grammar."""

@@ -1,14 +1,15 @@
 """Bases of chains and of other structures that are the paths of a graph: segmentations, alignments."""
 
 from abc import abstractmethod
-from typing import Any, ClassVar, NamedTuple, Self
+from functools import partial
+from typing import Any, ClassVar, NamedTuple
 
 import torch
 from torch import Tensor
 
 from trelliswork.compute.checks import check_scores, check_shape
 from trelliswork.distributions.base import Best, LogLinear
-from trelliswork.distributions.tensors import choose_backend, expectation, forbidden, host
+from trelliswork.distributions.tensors import CPU, clean, expectation, forbidden, gradients, host
 from trelliswork.errors import ValueRangeError
 from trelliswork.inference.paths import log_partition, torch_log_partition
 from trelliswork.inference.semirings import Integers, Lattice, Recursions
@@ -31,6 +32,10 @@ class PairStructure(LogLinear):
 
     log_pairwise = property(lambda self: self._pairs, doc="Scores of pairs of neighboring parts.")
 
+    @property
+    def _inputs(self) -> tuple[Tensor, Tensor]:
+        return self._scores, self._pairs
+
     def expectations(self) -> ChainExpectations:
         """Return log Z (B,), the marginals and the expected number of pairs (B, S, S), from one pass."""
         log_z, marginals, counts = self._sums()
@@ -49,30 +54,6 @@ class PairStructure(LogLinear):
         moments: tuple[Tensor, Tensor, Tensor] = self._moments()
         return moments
 
-    @property
-    def _needs_graph(self) -> bool:
-        """Return True if results are to be differentiated."""
-        return torch.is_grad_enabled() and (self._scores.requires_grad or self._pairs.requires_grad)
-
-    def _like(self, scores: Tensor, pairwise: Tensor, lengths: Tensor | None = None) -> Any:
-        """Return the distribution with other scores."""
-        make: Any = type(self)
-        return make(scores, pairwise, lengths=self.lengths if lengths is None else lengths, backend=self.backend)
-
-    def _copies(self, B: int) -> Any:
-        scores, lengths = (x.expand(B, *x.shape[1:]) for x in (self._scores, self.lengths))
-        return self._like(scores, self._pairs, lengths)
-
-    def _forbidden_by(self, other: Self) -> Any:
-        return self._like(forbidden(self._scores, other._scores), forbidden(self._pairs, other._pairs))
-
-    def _double(self) -> Any:
-        double = self._dtype == torch.float64
-        return self if double else self._like(self._scores.double(), self._pairs.double())
-
-    def _is_alike(self, other: Self) -> bool:
-        return self._alike == other._alike and self._scores.shape == other._scores.shape
-
 
 class PathStructure(PairStructure):
     """Base class of structures whose pairs have scores (S, S)."""
@@ -80,19 +61,15 @@ class PathStructure(PairStructure):
     _recursions: ClassVar[Recursions]
     _lattice: Lattice
 
-    def _set_scores(self, name: str, scores: Tensor, pairwise: Tensor, inside: Tensor, backend: str) -> None:
+    def _set_scores(self, name: str, scores: Tensor, pairwise: Tensor, inside: Tensor) -> None:
         """Set the attributes; shapes have been checked. ``inside`` (over leading axes) is what is not padding."""
         self._dtype = torch.float32 if scores.dtype == pairwise.dtype == torch.float32 else torch.float64
-        self._device = scores.device
+        self._device, self._by_torch = scores.device, scores.device != CPU
         if pairwise.device != scores.device:
             raise ValueRangeError(f"{name} is on {scores.device}, log_pairwise on {pairwise.device}: move one of them.")
-        self.backend = choose_backend(backend, scores.device)
         check_shape("log_pairwise", pairwise.shape, "S S", S=scores.shape[3])
         check_scores("log_pairwise", host(pairwise.detach()))
-        if not float(host(scores.detach()).max()) < torch.inf:  # nan or inf is allowed in the padding
-            check_scores(name, host(scores.detach()), host(inside))
-            scores = torch.where(inside.reshape(*inside.shape, *[1] * (scores.ndim - inside.ndim)), scores, 0)
-        self._scores, self._pairs = scores.to(self._dtype), pairwise.to(self._dtype)
+        self._scores, self._pairs = clean(name, scores, inside).to(self._dtype), pairwise.to(self._dtype)
 
     def _ranked(self, k: int) -> tuple[Tensor, Tensor]:
         paths, scores = self._recursions.topk(self._lattice, *self._arrays(), k)
@@ -123,7 +100,7 @@ class PathStructure(PairStructure):
         return doubles(self._scores).reshape(len(self._scores), -1), doubles(self._pairs).reshape(-1)
 
     def _log_z(self) -> Tensor:
-        if self.backend == "torch":
+        if self._by_torch:
             return self._torch_log_z()
         return log_partition(self._recursions, self._lattice, self._scores, self._pairs)
 
@@ -131,19 +108,14 @@ class PathStructure(PairStructure):
         return torch_log_partition(self._recursions, self._lattice, self._scores, self._pairs, beta)
 
     def _moments(self) -> tuple[Tensor, Tensor, Tensor]:
-        needs_graph = self._needs_graph
         B, S = len(self._scores), len(self._pairs)
-        if self.backend == "kernel" and not needs_graph:
-            found = self._recursions.expectations(self._lattice, *self._arrays())
-            marginals, counts = (torch.from_numpy(x).to(self._dtype) for x in (found.parts, found.pairs))
-            return torch.from_numpy(found.log_z), marginals.reshape(self._scores.shape), counts.reshape(B, S, S)
-        with torch.enable_grad():
+        if self._by_torch or self._needs_graph:
             # With one copy per sequence, the gradient of each copy is its own expectations.
-            leaves = [x if needs_graph else x.detach() for x in (self._scores, self._pairs.expand(B, S, S).clone())]
-            scores, pairs = leaves = [x if x.requires_grad else x.requires_grad_() for x in leaves]
-            log_z = torch_log_partition(self._recursions, self._lattice, scores, pairs, each=True)
-            marginals, counts = torch.autograd.grad(log_z.sum(), leaves, create_graph=needs_graph)
-        return log_z if needs_graph else log_z.detach(), marginals, counts
+            log_z = partial(torch_log_partition, self._recursions, self._lattice, each=True)
+            return gradients(log_z, (self._scores, self._pairs.expand(B, S, S)), self._needs_graph)  # type: ignore[return-value]
+        found = self._recursions.expectations(self._lattice, *self._arrays())
+        marginals, counts = (torch.from_numpy(x).to(self._dtype) for x in (found.parts, found.pairs))
+        return torch.from_numpy(found.log_z), marginals.reshape(self._scores.shape), counts.reshape(B, S, S)
 
     def _expected_score(self, moments: tuple[Tensor, Tensor, Tensor], sizes: bool = False) -> Tensor:
         pairs = self._pairs.expand(moments[2].shape)

@@ -1,6 +1,6 @@
 """Distributions over segmentations with labels: semi-Markov chains."""
 
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
@@ -8,7 +8,7 @@ from torch import Tensor
 
 from trelliswork.compute.checks import check_lengths, check_shape
 from trelliswork.distributions.path_structure import PathStructure
-from trelliswork.distributions.tensors import bool_mask, check_integers, floats, host
+from trelliswork.distributions.tensors import check_integers, floats, host
 from trelliswork.errors import ShapeError
 from trelliswork.inference import segment
 from trelliswork.inference.semirings import Integers, labels_of
@@ -28,14 +28,12 @@ class SemiMarkovChain(PathStructure):
         ``log_pairwise[i, j]`` is the score of a segment with label i right before one with label j.
     lengths : Tensor of int (B,), optional
         Length of each sequence, 1 to T; all T by default. The padding is ignored.
-    backend : {"auto", "kernel", "torch"}
-        ``auto`` uses compiled kernels for CPU tensors. ``torch`` computes log Z and marginals by torch operations on
-        the tensors' device; best segmentations and samples are always computed on the CPU.
 
     Notes
     -----
     Sarawagi and Cohen (2004). Time O(T S (L + S)), memory O(T S) per sequence, in log space and float64. A segmentation
     is labels (B, T): the label of a segment at its first position, -1 at its other positions and in the padding.
+    ``condition`` takes labels (B, T) of segments that are known to start, -1 for unknown.
 
     Examples
     --------
@@ -50,9 +48,10 @@ class SemiMarkovChain(PathStructure):
 
     _alike: ClassVar[str] = "segmentations of the same shape and lengths"
     _nouns: ClassVar[dict[str, str]] = {"noun": "segmentation of sequence", "parts": "segments"}
+    _axes: ClassVar[str] = "B T L S"
     _recursions = segment.SEGMENTATIONS
 
-    def __init__(self, log_segment: Any, log_pairwise: Any, *, lengths: Any = None, backend: str = "auto") -> None:
+    def __init__(self, log_segment: Any, log_pairwise: Any, *, lengths: Any = None) -> None:
         scores = floats("log_segment", log_segment)
         check_shape("log_segment", scores.shape, "B T L S")
         if 0 in scores.shape:
@@ -61,38 +60,23 @@ class SemiMarkovChain(PathStructure):
         counts = check_lengths(host(lengths), B, T)
         self.lengths = torch.as_tensor(counts, device=scores.device)
         inside = torch.arange(T, device=scores.device) < self.lengths[:, None]
-        self._set_scores("log_segment", scores, floats("log_pairwise", log_pairwise), inside, backend)
+        self._set_scores("log_segment", scores, floats("log_pairwise", log_pairwise), inside)
         self._lattice = segment.lattice(counts, T, L, S)
 
     log_segment = property(lambda self: self._scores, doc="Scores (B, T, L, S) of segments by start, length and label.")
 
     def __repr__(self) -> str:
         B, T, L, S = self._scores.shape
-        return f"SemiMarkovChain(B={B}, T={T}, L={L}, S={S}, dtype={self._dtype}, backend={self.backend!r})"
+        return f"SemiMarkovChain(B={B}, T={T}, L={L}, S={S}, dtype={self._dtype})"
 
-    def condition(self, *, known: Any = None, allowed: Any = None) -> Self:
-        """Return the distribution given evidence; the difference of the log partitions is its log probability.
-
-        Parameters
-        ----------
-        known : Tensor of int (B, T), optional
-            Labels of segments that are known to start at a position; -1 for unknown.
-        allowed : Tensor of bool (B, T, L, S), optional
-            Segments that may occur.
-        """
-        B, T, L, S = self._scores.shape
-        mask = torch.ones(self._scores.shape, dtype=torch.bool, device=self._device)
-        if allowed is not None:
-            mask &= bool_mask("allowed", allowed, "B T L S", self._device, B=B, T=T, L=L, S=S)
-        if known is not None:
-            labels = check_integers("known", known, (B, T), -1, S - 1, self._inside(T))
-            fits = (labels[..., None] < 0) | (labels[..., None] == torch.arange(S, device=self._device))
-            mask &= fits[:, :, None]
-            starts = torch.nn.functional.pad((labels >= 0).long().cumsum(dim=1), (1, L))
-            at = torch.arange(T, device=self._device)[:, None]
-            within = starts[:, at + torch.arange(1, L + 1, device=self._device)] - starts[:, at + 1]
-            mask &= (within == 0)[..., None]  # no other segment is known to start inside
-        return self._like(self._scores.masked_fill(~mask, -torch.inf), self._pairs)
+    def _agreeing(self, known: Any) -> Tensor:
+        (B, T, L, S), device = self._scores.shape, self._device
+        labels = check_integers("known", known, (B, T), -1, S - 1, self._inside(T))
+        fits = (labels[..., None] < 0) | (labels[..., None] == torch.arange(S, device=device))
+        starts = torch.nn.functional.pad((labels >= 0).long().cumsum(dim=1), (1, L))
+        at = torch.arange(T, device=device)[:, None]
+        within = starts[:, at + torch.arange(1, L + 1, device=device)] - starts[:, at + 1]
+        return fits[:, :, None] & (within == 0)[..., None]  # no other segment is known to start inside
 
     @property
     def _sizes(self) -> tuple[int, ...]:

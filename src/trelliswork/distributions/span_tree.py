@@ -1,11 +1,10 @@
 """Distributions over binary bracketings: trees of spans with scores."""
 
 from operator import attrgetter
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 from trelliswork.compute.checks import check_count, check_lengths, check_shape
@@ -29,16 +28,14 @@ class SpanTree(PartTree):
         With a fourth axis, spans have one of L labels, each with its own score. Entries below the diagonal are ignored.
     lengths : Tensor of int (B,), optional
         Length of each sentence, 1 to n; all n by default. The padding is ignored.
-    backend : {"auto", "kernel", "torch"}
-        ``auto`` uses compiled kernels for CPU tensors. ``torch`` computes log Z and marginals by torch operations on
-        the tensors' device; best trees and samples are always computed on the CPU.
 
     Notes
     -----
     A tree has 2n - 1 spans: every single position, the whole sentence, and each longer span consists of two neighbors.
     Time O(n^3), memory O(n^2) per sentence, in log space and float64. Trees are charts (B, n, n): entry [i, j] is the
     label of the span (0 without labels), or -1 if the tree has no such span. ``log_partition``, ``marginals``,
-    ``entropy``, ``log_prob`` and ``kl`` are differentiable. For grammars see ``GrammarTree``.
+    ``entropy``, ``log_prob`` and ``kl`` are differentiable. ``condition`` takes known spans with their labels, a chart
+    with -1 for unknown; a known span forbids those that cross it. For grammars see ``GrammarTree``.
 
     Examples
     --------
@@ -47,24 +44,24 @@ class SpanTree(PartTree):
     14
     """
 
-    _axes = "B n n"
+    _axes = "B n n L"
     _nouns = brackets.TREES
 
-    def __init__(self, log_span: Any, *, lengths: Any = None, backend: str = "auto") -> None:
+    def __init__(self, log_span: Any, *, lengths: Any = None) -> None:
         scores = floats("log_span", log_span)
         if scores.ndim not in (3, 4) or 0 in scores.shape:
             raise ShapeError(
                 f"log_span must have shape (B, n, n), or (B, n, n, L) with labels, got {tuple(scores.shape)}."
             )
-        sizes = check_shape("log_span", scores.shape[:3], self._axes)
+        sizes = check_shape("log_span", scores.shape[:3], "B n n")
         counts = check_lengths(host(lengths), sizes["B"], sizes["n"])
-        self._set_scores("log_span", scores, counts, backend)
+        self._set_scores("log_span", scores, counts, span_mask(counts, sizes["n"]))
 
     log_span = property(attrgetter("_scores"), doc="Scores of spans, (B, n, n) or with labels (B, n, n, L).")
 
     def __repr__(self) -> str:
         labels = f", L={self.log_span.shape[3]}" if self.labeled else ""
-        return f"SpanTree(B={self.log_span.shape[0]}, n={self.log_span.shape[1]}{labels}, backend={self.backend!r})"
+        return f"SpanTree(B={self.log_span.shape[0]}, n={self.log_span.shape[1]}{labels})"
 
     @property
     def _sizes(self) -> tuple[int, ...]:
@@ -95,35 +92,15 @@ class SpanTree(PartTree):
         drawn = draw_labels(self.log_span.detach().double(), generator, charts.shape)
         return torch.where(charts >= 0, drawn, -1)
 
-    def condition(self, *, known: Any = None, allowed: Any = None) -> Self:
-        """Return the distribution given evidence; the difference of the log partitions is its log probability.
-
-        Parameters
-        ----------
-        known : Tensor of int (B, n, n), optional
-            Known spans with their labels; -1 for unknown. A known span forbids those that cross it.
-        allowed : Tensor of bool (B, n, n) or (B, n, n, L), optional
-            Spans that a tree may have.
-        """
-        fits = None
-        if known is not None:
-            fits = compatible(self._check_charts(known), self.lengths, self.log_span.shape[3] if self.labeled else 1)
-            fits = fits if self.labeled else fits[..., 0]
-        return self._within(self._allowed_mask(allowed), fits)
-
-    @staticmethod
-    def _parts_of(lengths: NDArray[np.int64], n: int) -> NDArray[np.bool_]:
-        return span_mask(lengths, n)
-
-    def _like(self, scores: Tensor, **changes: Any) -> Self:
-        options: dict[str, Any] = {"lengths": self.lengths, "backend": self.backend}
-        return type(self)(scores, **(options | changes))
+    def _agreeing(self, known: Any) -> Tensor:
+        fits = compatible(self._check_charts(known), self.lengths, self.log_span.shape[3] if self.labeled else 1)
+        return fits if self.labeled else fits[..., 0]
 
     def _named(self, value: Tensor, labels: Any) -> list[Any]:
         return named_spans(value, labels if self.labeled else None)
 
     def _log_z(self) -> Tensor:
-        if self.backend == "torch":
+        if self._by_torch:
             return self._torch_log_z()
         return autograd.bracket_log_partition(self._log_sum, self.lengths)
 

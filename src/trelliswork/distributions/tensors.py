@@ -1,6 +1,7 @@
 """Functions on tensors that distributions share: checks, masks, expectations."""
 
 import reprlib
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -58,36 +59,27 @@ def floats(name: str, values: Any) -> Tensor:
     return tensor.view_as(tensor)
 
 
-def clean(name: str, scores: Tensor, lengths: Tensor, first: int) -> Tensor:
-    """Raise an error for nan and +inf, but replace them in the padding by 0; axis 1 starts at position ``first``."""
+def clean(name: str, scores: Tensor, inside: Any = None) -> Tensor:
+    """Raise an error for nan and +inf, but replace them by 0 in the padding.
+
+    ``inside`` is a mask over leading axes, False in the padding, or None if there is none.
+    """
     # On the CPU, torch would start its own threads, which then compete with ours.
     values: Any = view(scores) if scores.is_cpu else scores.detach()
     if 0 in values.shape or values.max() < torch.inf:  # the maximum is nan if anything is
         return scores
-    if scores.ndim == 2 or len(scores) != len(lengths):
-        check_scores(name, host(values))
-    valid = torch.arange(first, scores.shape[1] + first, device=scores.device) < lengths[:, None]
-    check_scores(name, host(values), host(valid))
-    return torch.where(valid.reshape(*valid.shape, *[1] * (scores.ndim - 2)), scores, 0)
+    check_scores(name, host(values), host(inside))
+    mask = torch.as_tensor(inside, device=scores.device)
+    return torch.where(mask.reshape(*mask.shape, *[1] * (scores.ndim - mask.ndim)), scores, 0)
 
 
-def edge_scores(name: str, values: Any, unary: Tensor) -> Tensor:
-    """Return checked scores (S,) of a first or last label."""
-    scores = floats(name, values).to(unary)
-    check_shape(name, scores.shape, "S", S=unary.shape[2])
-    check_scores(name, host(scores.detach()))
-    return scores
-
-
-def choose_backend(backend: str, device: torch.device) -> str:
-    """Return "kernel" or "torch"; ``auto`` is "kernel" for CPU tensors."""
-    if backend == "auto":
-        return "kernel" if device == CPU else "torch"
-    if backend not in ("kernel", "torch"):
-        raise ValueRangeError(f"backend must be 'auto', 'kernel' or 'torch', got {backend!r}.")
-    if backend == "kernel" and device.type != "cpu":
-        raise ValueRangeError(f"backend='kernel' computes on the CPU, but the tensors are on {device}.")
-    return backend
+def gradients(log_z: Callable[..., Tensor], scores: Sequence[Tensor], graph: bool) -> tuple[Tensor, ...]:
+    """Return log Z (B,) of scores and its gradients; with ``graph`` these can be differentiated again."""
+    with torch.enable_grad():
+        leaves = [x if graph and x.requires_grad else x.detach().requires_grad_() for x in scores]
+        value = log_z(*leaves)
+        found = torch.autograd.grad(value.sum(), leaves, create_graph=graph, materialize_grads=True)
+    return value if graph else value.detach(), *found
 
 
 def draw_seeds(n: int, lengths: Tensor, generator: torch.Generator | None) -> Any:
