@@ -203,7 +203,7 @@ def word_similarities(
             fit(model, counted[model.window], **limit)
             seconds = time.process_time() - began
             ids = {word: i for i, word in enumerate(model.vocabulary_) if i}
-            _add(table, name, (model.word_vectors(), ids, seconds), sets)
+            _add(table, name, (model.vectors(), ids, seconds), sets)
         say(f"skip-gram, {rank} dimensions: training")
         skip_gram = _skip_gram(sentences, rank, window, max_words)
         if skip_gram is not None:

@@ -15,6 +15,7 @@ from experiments.running import fit
 from experiments.tables import Cell, Curve, Say, Table
 from trelliswork.data.moments import Moments, count_moments
 from trelliswork.errors import ValueRangeError
+from trelliswork.inference.lifted import ChainCover, Star
 from trelliswork.learning.report import Step
 from trelliswork.models.mrf import MRFLanguageModel
 from trelliswork.models.parameters import arranged
@@ -165,10 +166,9 @@ def _row(
     else:
         seconds = fit(model, files[0], dev=files[1], callback=watch)
     best_at = curve.x[int(np.argmax(curve.y))] if lifted else None
-    circle, token = model.moment_bound(dev)
-    bounds = model.log_likelihood_bounds(files[1])
-    mean = float(bounds.values.sum()) / (dev.n_tokens + dev.n_sentences)
-    say(f"{name}: {circle:.4f} per position, {token:.4f} per token; sentences {mean:.4f} per token ({bounds.kind})")
+    circle, token = model._moment_bound(dev)
+    mean = float(model.log_prob(files[1]).sum()) / (dev.n_tokens + dev.n_sentences)
+    say(f"{name}: {circle:.4f} per position, {token:.4f} per token; sentences {mean:.4f} per token ({model.kind})")
     star, chain = (None, None) if model.window == 1 else _both_bounds(model, circle, per_token)
     if star is not None:
         say(f"{name}: tightened at the learned scores, per token: star {star:.4f}, chain {chain:.4f}")
@@ -180,7 +180,7 @@ def _row(
         say(f"{name}: estimate {estimate.per_token:.4f} +- {estimate.standard_error:.4f} per token")
     estimated = [None, None] if estimate is None else [estimate.per_token, estimate.standard_error]
     shown = [_nats(value) for value in (circle, token, star, chain, mean)]
-    table.rows.append([name, *shown, bounds.kind, math.exp(-mean), *map(_nats, estimated), best_at, seconds])
+    table.rows.append([name, *shown, model.kind, math.exp(-mean), *map(_nats, estimated), best_at, seconds])
     if lifted:
         table.curves.append(curve)
         note = "from the start of training; counting takes seconds. The paper's is 45 minutes on a GPU"
@@ -192,11 +192,11 @@ def _row(
         if bound_value is not None:
             row = f"{name}: circle, tightened {what} bound, per token"
             table.add(row, None, bound_value, "nats", None, "at the learned scores")
-    table.add(f"{name}: sentences, {bounds.kind}, per token", None, mean, "nats", seconds)
+    table.add(f"{name}: sentences, {model.kind}, per token", None, mean, "nats", seconds)
     if estimate is not None:
         note = f"annealed importance sampling, standard error {estimate.standard_error:.4f}"
         table.add(f"{name}: estimate, per token", None, estimate.per_token, "nats", None, note)
-    return _Result(name, None if model.form == "full" else model.rank, mean, bounds.kind)
+    return _Result(name, None if model.form == "full" else model.rank, mean, model.kind)
 
 
 def _judge(table: Table, results: list[_Result]) -> None:
@@ -233,14 +233,15 @@ def _both_bounds(model: MRFLanguageModel, circle: float, per_token: float) -> tu
     """Return the bounds of the text per token by the star and by the chain cover, at the learned scores."""
     field = model.field_
     data = circle + field.log_z_bound
-    star = model.tighten("star", tol=1e-4, max_passes=60)
+    star = Star(field.log_unary, field.tables).tighten(tol=1e-4, max_passes=60)
     # The part of single words in the learned cover is distributed over the chains.
     rho = np.concatenate([[max(0.0, 1 - field.weights.sum())], field.weights])
     weights = field.weights / field.weights.sum()
     excess = rho[:, None] * (field.unaries - field.log_unary)
     chains = field.log_unary + (excess[1:] + weights[:, None] * excess[0]) / weights[:, None]
     unaries = np.vstack([field.log_unary[None], chains])
-    chain = model.tighten("chain", weights=weights, unaries=unaries, optimize_weights=True, max_iter=8)
+    cover = ChainCover(field.log_unary, field.tables)
+    chain = cover.tighten(weights=weights, unaries=unaries, optimize_weights=True, max_iter=8)
     return (data - star.value) * per_token, (data - chain.value) * per_token
 
 

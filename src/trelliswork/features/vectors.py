@@ -116,8 +116,8 @@ class WordVectors:
         distributions.
         """
         words = list(model.vocabulary_)
-        if hasattr(model, "embeddings_"):
-            table = np.asarray(model.embeddings_, np.float32)
+        if callable(getattr(model, "vectors", None)):
+            table = np.asarray(model.vectors(), np.float32)
         elif hasattr(model, "state_frequencies"):
             emission = model.tables()[2].exp().double().numpy()[: len(words)]
             joint = emission * model.state_frequencies()

@@ -47,7 +47,8 @@ def learned_sections(model: Any) -> list[Section]:
 
 def embeddings(model: Any) -> Any:
     """Return the vectors of the words, ``None`` if the model has none."""
-    return None if getattr(model, "form", "") == "full" else getattr(model, "embeddings_", None)
+    vectors = getattr(model, "vectors", None)
+    return vectors() if callable(vectors) and getattr(model, "form", "") != "full" else None
 
 
 def neighbors(model: Any, word: str, n: int) -> list[tuple[str, float]]:

@@ -110,7 +110,7 @@ def abilities_of(cls: Any, page: bool = False) -> dict[str, Ability]:
         any_word = page and hasattr(cls, "log_conditional")
         found += [replace(SCORE, blanks=True) if any_word else SCORE, FILL]
         more += [NEXT] if issubclass(cls, NextWord) else []
-        more += [SAMPLE, *([NEIGHBORS] if hasattr(cls, "embeddings_") else [])]
+        more += [SAMPLE, *([NEIGHBORS] if callable(getattr(cls, "vectors", None)) else [])]
         hidden = hasattr(cls, "predict_marginals") and not issubclass(cls, Tagger | TreeParser)
         more += [POSTERIOR_STATES] if hidden else []
     return {ability.name: ability for ability in [*found, *(more if page else [])]}

@@ -75,7 +75,6 @@ def facts(served: "Served", raw: bool) -> Facts:
         "evidence": isinstance(model, Tagger | TreeParser) and not (constituents and not has_all_rules(model)),
         "score": {
             "kind": model.kind,
-            "bound": getattr(model, "evidence_bound", None),
             "end": bool(getattr(model, "end", True)),
             "any_word": hasattr(model, "log_conditional"),
         },

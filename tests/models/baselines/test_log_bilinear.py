@@ -164,7 +164,7 @@ def test_a_stopped_run_continues_to_more_epochs(cycles, tmp_path):
     with pytest.raises(DataError, match="other data or settings"):
         LogBilinear(1, rank=4, l2=0.1).fit(cycles, checkpoint=path)
     again = LogBilinear(1, rank=4, max_iter=4).fit(cycles, checkpoint=path)
-    assert np.array_equal(again.embeddings_, LogBilinear(1, rank=4, max_iter=4).fit(cycles).embeddings_)
+    assert np.array_equal(again.vectors(), LogBilinear(1, rank=4, max_iter=4).fit(cycles).vectors())
 
 
 def test_training_does_not_depend_on_threads():
@@ -174,5 +174,5 @@ def test_training_does_not_depend_on_threads():
     for n in (1, 3):
         with threads.num_threads(n):
             models.append(LogBilinear(2, rank=12, max_iter=1, batch_size=500).fit(text))
-    assert np.array_equal(models[0].embeddings_, models[1].embeddings_)
+    assert np.array_equal(models[0].vectors(), models[1].vectors())
     assert np.array_equal(models[0].log_prob(text[:9]), models[1].log_prob(text[:9]))

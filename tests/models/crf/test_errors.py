@@ -27,7 +27,7 @@ def test_nothing_works_before_fit(tmp_path):
         lambda: crf.posterior(WORDS[0]),
         lambda: crf.score(WORDS, TAGS),
         lambda: crf.top_features(),
-        lambda: crf.top_transitions(),
+        lambda: crf.transitions(),
         lambda: crf.save(tmp_path / "model"),
     ):
         with pytest.raises(NotFittedError, match="fit"):

@@ -105,8 +105,12 @@ def test_top_features_and_transitions():
     assert sizes[0] == np.abs(crf.weights_[-len(crf.top_features(1000)) :]).max()
     assert {label for _, label, _ in crf.top_features(100, label="D")} == {"D"}
     assert ("U:the", "D") in [row[:2] for row in crf.top_features(100, label="D")]
-    pairs = {(a, b) for a, b, _ in crf.top_transitions(100)}
+    pairs = {(a, b) for a, b, _ in crf.describe(100).tables[1].rows}
     assert pairs == {pair for tags in TAGS for pair in pairwise(tags)}
+    transitions, number = crf.transitions(), crf.labels_.index
+    assert transitions.shape == (len(crf.labels_),) * 2
+    assert all(transitions[number(a), number(b)] == weight for a, b, weight in crf.describe(100).tables[1].rows)
+    assert np.count_nonzero(transitions) == len(pairs)
 
 
 @pytest.mark.parametrize("options", [{}, {"order": 2, "beam": "size=3"}, {"scheme": "bio"}])

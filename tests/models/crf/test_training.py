@@ -46,7 +46,7 @@ def test_edge_features_can_tell_what_pairs_of_labels_alone_cannot():
     edges = CRF("U:%x[0,0]\nB\nB1:%x[0,0]", l2=0.01, scheme=None).fit(X, Y)
     assert plain.score(X, Y) < 0.8
     assert edges.score(X, Y) == 1.0
-    assert {(a, b) for name, a, b, _ in edges.top_edge_features(4) if name == "B1:flip"} <= {
+    assert {(a, b) for name, a, b, _ in edges.describe(4).tables[2].rows if name == "B1:flip"} <= {
         ("A", "B"), ("B", "A"), ("A", "A"), ("B", "B"),
     }  # fmt: skip
 
@@ -64,7 +64,7 @@ def test_every_query_of_a_model_with_edge_features(tmp_path):
     crf.save(tmp_path / "m")
     again = load(tmp_path / "m")
     assert again.predict(X_DEV) == predicted
-    assert again.top_edge_features() == crf.top_edge_features()
+    assert again.describe().tables == crf.describe().tables
     assert [t.name for t in again.features] == [t.name for t in CRF(EDGES).fit(X, Y).features_.features]
 
 

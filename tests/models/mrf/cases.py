@@ -3,6 +3,7 @@
 import numpy as np
 
 from tests.estimators import made
+from trelliswork.inference.lifted import ChainBound, ChainCover
 from trelliswork.inference.lifted.potentials import dense
 from trelliswork.models import MRFLanguageModel
 
@@ -22,3 +23,8 @@ def make(order: int = 2, **options) -> MRFLanguageModel:
 def learned(model: MRFLanguageModel) -> tuple[np.ndarray, np.ndarray]:
     """Return the unary (C,) and the tables (K, C, C) of a model."""
     return model.field_.log_unary, np.array([dense(t) for t in model.field_.tables])
+
+
+def tightened(model: MRFLanguageModel, **options) -> ChainBound:
+    """Return the tightest bound of A / N by chains."""
+    return ChainCover(model.field_.log_unary, model.field_.tables).tighten(**options)

@@ -47,7 +47,6 @@ def assert_same(model: MRFLanguageModel, other: MRFLanguageModel) -> None:
         {"form": "full", "rank": 30},
         {"unary": False},
         {"unary": False, "bound": "star"},
-        {"bias": True},
     ],
 )
 @pytest.mark.parametrize("dev", [None, TEXT[:4]])
@@ -84,7 +83,7 @@ def test_a_stopped_lifted_run_keeps_its_checkpoint(tmp_path):
             made(MRFLanguageModel, 2, max_iter=12, **(options | other)).fit(TEXT, dev=TEXT[:4], checkpoint=path)
 
 
-@pytest.mark.parametrize("at", [3, 10, 14])  # tenths of epochs: within the first, at its end, within the second
+@pytest.mark.parametrize("at", [1, 2])
 @pytest.mark.parametrize("dev", [None, TEXT[:4]])
 @pytest.mark.parametrize("stopped", [True, False])
 def test_a_resumed_pseudo_likelihood_run_equals_an_uninterrupted_one(at, dev, stopped, tmp_path, monkeypatch):

@@ -121,32 +121,6 @@ def test_frequencies_of_pairs_are_cached():
         assert_allclose(observed, pattern.data / moments.n_positions)
 
 
-def test_pseudo_likelihood_stopped_within_an_epoch_reports_the_mean_so_far():
-    import torch
-
-    rng = np.random.default_rng(0)
-    text = pseudo_likelihood.padded_stream(np.tile(np.array([1, 2, 3, 2, -1]), 50), 1)
-    field = pseudo_likelihood.Field(
-        *(torch.from_numpy(a.astype(np.float32)) for a in (np.zeros(4), *rng.random((2, 4, 2))))
-    )
-    field.right = field.right[None]
-    steps = []
-
-    def stop(step):
-        steps.append(step)
-        return len(steps) == 3
-
-    report = pseudo_likelihood.train(field, text, Watch(callback=stop), learning_rate=1e-9, batch_size=5, max_iter=2)
-    assert report.reason == "stopped by the caller"
-    assert report.value == steps[-1].value
-    places = np.flatnonzero(text != pseudo_likelihood.PAD)
-    seen = places[
-        torch.randperm(len(places), generator=torch.Generator().manual_seed(0)).numpy()[: 3 * len(places) // 10]
-    ]
-    log_p, _, _ = pseudo_likelihood.log_p_of_all(field, torch.from_numpy(text), torch.from_numpy(seen))
-    assert_allclose(report.value, -log_p.numpy()[np.arange(len(seen)), text[seen]].mean(), rtol=1e-4)
-
-
 def test_pseudo_likelihood_has_the_penalty_l2_times_the_squared_norm():
     """At the optimum the gradient of the likelihood equals that of the penalty, 2 * l2 * w."""
     import torch

@@ -5,20 +5,28 @@ import pytest
 from numpy.testing import assert_allclose
 
 from tests.estimators import made
-from tests.models.mrf.cases import TEXT, learned, make
+from tests.models.mrf.cases import TEXT, learned, make, tightened
 from tests.oracle import fields
 from trelliswork.data.moments import count_moments
 from trelliswork.errors import ValueRangeError
 from trelliswork.inference.lifted.potentials import dense
 from trelliswork.models import MRFLanguageModel, load
+from trelliswork.models.mrf import spectral
 from trelliswork.models.mrf.spectral import positive_information
 
 pytestmark = pytest.mark.filterwarnings("ignore::trelliswork.errors.ConvergenceWarning")
 
 
+@pytest.fixture(autouse=True, scope="module")
+def all_words_count_fully():
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(spectral, "SUBSAMPLE", 0.0)
+        yield
+
+
 @pytest.fixture(scope="module")
-def model():
-    return make(2, algorithm="spectral", rank=3, subsample=0.0, l2=2.5)
+def model(all_words_count_fully):
+    return make(2, algorithm="spectral", rank=3, l2=2.5)
 
 
 def window(K):
@@ -50,34 +58,35 @@ def test_it_is_a_normalized_language_model(model):
         score = fields.sentence_score(*field, ids) - fields.sentence_log_z(*field, len(ids))
         expected.append(score + log_tau[len(ids)])
     assert_allclose(model.log_prob(TEXT[:7]), expected, rtol=1e-6)
-    assert_allclose(model.report_.value, -model.moment_bound(TEXT)[0], rtol=1e-6)
+    assert_allclose(model.report_.value, -model._moment_bound(TEXT)[0], rtol=1e-6)
     chains = zip(model.field_.weights, model.field_.tables, model.field_.unaries[1:], strict=True)
     roots = [np.abs(np.linalg.eigvals(np.exp(dense(table) / rho + unary))).max() for rho, table, unary in chains]
     assert_allclose(roots, 1, rtol=1e-6)  # of the cover, whose bound of log Z is 0
-    assert model.tighten().value <= model.field_.log_z_bound + 1e-6
+    assert tightened(model).value <= model.field_.log_z_bound + 1e-6
     assert model.field_.log_z_bound == 0
     assert model.report_.converged
     assert model.report_.n_iter == 1
 
 
-def test_unary_is_that_of_the_whole_text():
+def test_unary_is_that_of_the_whole_text(monkeypatch):
     """Subsampling changes the tables only: frequent words stay frequent."""
     text = [["the", w, "of", "the", w] for w in "abcdefgh"] * 2
-    few = MRFLanguageModel(2, rank=3, algorithm="spectral", options={"subsample": 0.001}, unknown="error").fit(text)
+    monkeypatch.setattr(spectral, "SUBSAMPLE", 0.001)
+    few = MRFLanguageModel(2, rank=3, algorithm="spectral", unknown="error").fit(text)
     p = dict(few.fill("___")[0])
     assert max(p, key=p.get) == "the"
 
 
 def test_development_data_and_saving(model, tmp_path):
-    other = make(2, algorithm="spectral", subsample=0.0, l2=2.5)
+    other = make(2, algorithm="spectral", l2=2.5)
     assert other.fit(TEXT, dev=TEXT).report_.dev == pytest.approx(-other.report_.value)
     model.save(tmp_path / "model")
     again = load(tmp_path / "model")
-    assert_allclose(again.word_vectors(), model.word_vectors())
+    assert_allclose(again.vectors(), model.vectors())
     assert_allclose(again.log_prob(TEXT), model.log_prob(TEXT))
     moments = count_moments(TEXT, 2)
-    same = MRFLanguageModel(2, rank=3, algorithm="spectral", options={"subsample": 0.0}).fit(moments)
-    assert_allclose(same.word_vectors(), model.word_vectors())
+    same = MRFLanguageModel(2, rank=3, algorithm="spectral").fit(moments)
+    assert_allclose(same.vectors(), model.vectors())
 
 
 @pytest.mark.parametrize(
@@ -93,10 +102,8 @@ def test_other_errors(model):
         MRFLanguageModel(algorithm="spectral").fit(TEXT, checkpoint="x")
     with pytest.raises(ValueRangeError, match="leave start out"):
         MRFLanguageModel(algorithm="spectral").fit(TEXT, start=model)
-    with pytest.raises(ValueRangeError, match="subsample has no effect with algorithm='lifted'"):
-        MRFLanguageModel(options={"subsample": 0.1}).fit(TEXT)
-    with pytest.raises(ValueRangeError, match="full-rank model has no embeddings"):
-        make(1, form="full").word_vectors(0.5)
+    with pytest.raises(ValueRangeError, match="full-rank model has no vectors"):
+        make(1, form="full").vectors(0.5)
 
 
 @pytest.mark.parametrize("options", [{}, {"form": "URW"}, {"algorithm": "spectral", "rank": 2, "l2": 2.5}])
@@ -106,7 +113,7 @@ def test_word_vectors_are_singular_vectors_of_the_tables(options):
     left, values, _ = np.linalg.svd(tables)
     D = model.rank
     for scaling in (0.0, 0.5, 1.0):
-        vectors = model.word_vectors(scaling)
+        vectors = model.vectors(scaling)
         want = left[:, :D] * values[:D] ** scaling * np.sqrt(len(left))
         assert_allclose(vectors @ vectors.T, want @ want.T, atol=1e-5 * np.abs(want @ want.T).max())
     gauge = np.array([[1.0, 0.3, 0.0], [0.0, 2.0, 0.1], [0.5, 0.0, 0.7]])[:D, :D]
@@ -116,16 +123,16 @@ def test_word_vectors_are_singular_vectors_of_the_tables(options):
         factors["middle"] = np.linalg.inv(gauge) @ factors["middle"]
     else:
         factors["right"] = factors["right"] @ np.linalg.inv(gauge).T
-    before = model.word_vectors(0.0)
+    before = model.vectors(0.0)
     object.__setattr__(model.field_, "factors", factors)
-    after = model.word_vectors(0.0)
+    after = model.vectors(0.0)
     assert_allclose(after @ after.T, before @ before.T, atol=1e-5 * len(tables))
 
 
 def test_vectors_of_the_spectral_field_have_unit_columns(model):
     small = make(2, algorithm="spectral", rank=2, l2=2.5)
-    assert_allclose((small.word_vectors() ** 2).mean(0), 1, rtol=1e-4)
-    assert_allclose(np.abs(small.word_vectors(0.0)), np.abs(small.word_vectors()), atol=1e-4)
+    assert_allclose((small.vectors() ** 2).mean(0), 1, rtol=1e-4)
+    assert_allclose(np.abs(small.vectors(0.0)), np.abs(small.vectors()), atol=1e-4)
 
 
 def test_information_of_no_pairs_is_empty():

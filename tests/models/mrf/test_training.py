@@ -22,7 +22,7 @@ def test_training_on_moments_keeps_the_best_iteration():
     report = model.report_
     assert report.history == steps
     best = max(steps, key=lambda step: step.dev)
-    assert_allclose(model.moment_bound(dev)[0], best.dev, atol=1e-5)
+    assert_allclose(model._moment_bound(dev)[0], best.dev, atol=1e-5)
     assert (report.dev, report.metric, report.value) == (best.dev, "bound", best.value)
     assert report.converged == (len(steps) == best.iteration + 3)
     with pytest.raises(ValueRangeError, match="expected moments with K=1, got K=2"):
@@ -69,8 +69,8 @@ def test_pseudo_likelihood_decreases_its_objective(monkeypatch):
         pseudo.fit("there/is/no/such/file", dev=count_moments(TEXT, 2))
 
 
-@pytest.mark.parametrize(("patience", "n_epochs"), [(10, 2), (11, 3), (20, 3), (21, 4), (1000, 6)])
-def test_patience_of_pseudo_likelihood_is_in_tenths_of_epochs(patience, n_epochs, monkeypatch):
+@pytest.mark.parametrize(("patience", "n_epochs"), [(1, 2), (2, 3), (20, 6)])
+def test_patience_of_pseudo_likelihood_is_in_epochs(patience, n_epochs, monkeypatch):
     worse = iter(range(-1, -100, -1))
     monkeypatch.setattr("trelliswork.models.mrf.pseudo_likelihood.mean_log_p", lambda *_: next(worse))
     model = MRFLanguageModel(1, rank=3, algorithm="pseudo-likelihood", max_iter=6, patience=patience)
@@ -78,18 +78,6 @@ def test_patience_of_pseudo_likelihood_is_in_tenths_of_epochs(patience, n_epochs
     assert model.report_.n_iter == n_epochs
     assert model.report_.converged == (n_epochs < 6)
     assert model.report_.value == model.report_.history[0].value  # of the epoch that is kept
-
-
-@pytest.mark.parametrize("better", [False, True])
-def test_an_interrupted_epoch_is_measured(better, monkeypatch):
-    measured = iter([-2.0, -1.0 if better else -3.0])
-    monkeypatch.setattr("trelliswork.models.mrf.pseudo_likelihood.mean_log_p", lambda *_: next(measured))
-    model = MRFLanguageModel(1, rank=3, algorithm="pseudo-likelihood", options={"batch_size": 4})
-    report = model.fit(TEXT, dev=TEXT[:5], callback=lambda step: step.iteration == 14).report_
-    assert [step.iteration for step in report.history] == [10, 14]
-    assert (report.dev, report.value) == (
-        (-1.0, report.history[1].value) if better else (-2.0, report.history[0].value)
-    )
 
 
 def test_counting_is_announced(tmp_path):

@@ -128,7 +128,6 @@ def mrf_lm(
         "positions": model.n_positions_,
         "window": model.window,
         "unary": model.unary,
-        "bias": model.bias,
         "bound": model.bound_,
         "per": "word" if model.algorithm == "pseudo-likelihood" else "position",
     }

@@ -120,7 +120,7 @@ def embeddings(
     """
     learned = load_for(model, "export_word2vec", "have embeddings: expected a Markov random field (train mrf-lm)")
     learned.export_word2vec(out, scaling=scaling)
-    n, size = learned.embeddings_.shape
+    n, size = learned.vectors().shape
     if json:
         print(json_module.dumps({"file": out, "words": n - 1, "dimensions": size}))
     else:

@@ -92,7 +92,6 @@ def scored(fitted: Any, source: Inputs, format: FileFormat) -> "tuple[Corpus, ND
         evidence = fitted.log_prob(corpus) if len(corpus) else np.zeros(0)
         counted = len(corpus) and hasattr(fitted, "unknown_words")
         n_unknown, log_unknown = fitted.unknown_words(corpus) if counted else (0, 0.0)
-    kind, bound = fitted.kind, getattr(fitted, "evidence_bound", None)
     n_sentences, n_tokens, n_short = totals(len(corpus), corpus.n_tokens, n_short)
     n_events = n_tokens + (n_sentences if getattr(fitted, "end", True) else 0)
     total = current().total(float(evidence.sum()))
@@ -100,8 +99,7 @@ def scored(fitted: Any, source: Inputs, format: FileFormat) -> "tuple[Corpus, ND
         "sentences": n_sentences,
         "tokens": n_tokens,
         **({"too_short": n_short} if n_short else {}),
-        "kind": kind,
-        **({} if bound is None else {"bound": bound}),
+        "kind": fitted.kind,
         "log_evidence": total if total > -math.inf else None,
         "perplexity": math.exp(-total / n_events) if -total / n_events < 700 else None,  # null for impossible text
         "per": "token",
@@ -116,8 +114,7 @@ def scored(fitted: Any, source: Inputs, format: FileFormat) -> "tuple[Corpus, ND
 def summary(figures: dict[str, Any]) -> str:
     """Return one line about the results of `scored`."""
     total = -math.inf if figures["log_evidence"] is None else figures["log_evidence"]
-    named = f" ({figures['bound']})" if "bound" in figures else ""
-    kind = {"exact": "", "lower": f"a lower bound{named}, ", "estimate": "an estimate, "}[figures["kind"]]
+    kind = {"exact": "", "lower": "a lower bound, ", "estimate": "an estimate, "}[figures["kind"]]
     perplexity = figures["perplexity"]
     text = (
         f"{plural(figures['sentences'], 'sentences')}, {plural(figures['tokens'], 'tokens')}: "

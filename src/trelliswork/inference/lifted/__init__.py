@@ -7,11 +7,10 @@ no compiled code and no autograd function: torch computes tables in ``tiles``, a
 """
 
 from trelliswork.inference.lifted.chain_cover import ChainBound, ChainCover
-from trelliswork.inference.lifted.potentials import BiasedTable, LowRankTable, SparseTable, Table
+from trelliswork.inference.lifted.potentials import LowRankTable, SparseTable, Table
 from trelliswork.inference.lifted.star import Star, StarBound
 
 __all__ = [
-    "BiasedTable",
     "ChainBound",
     "ChainCover",
     "LowRankTable",

@@ -106,41 +106,6 @@ class SparseTable:
         return SparseTable(self.matrix * factor, self.transposed * factor)
 
 
-@dataclass(frozen=True, eq=False)
-class BiasedTable:
-    """theta(x, y) + bias[y]: a bias (C,) per right word."""
-
-    table: Table
-    bias: Scores
-
-    def __post_init__(self) -> None:
-        if self.bias.shape != (self.table.n_words,):
-            raise ShapeError(f"bias must have shape (C,) = ({self.table.n_words},), got {self.bias.shape}.")
-
-    @property
-    def n_words(self) -> int:
-        """Size of the vocabulary, C."""
-        return self.table.n_words
-
-    def rows(self, ids: Any) -> torch.Tensor:
-        """Return the scores (n, C) of some left words with every right word."""
-        scores = self.table.rows(ids)
-        return scores + torch.from_numpy(self.bias).to(scores.dtype)
-
-    def columns(self, ids: Ids) -> torch.Tensor:
-        """Return the scores (n, C) of some right words with every left word."""
-        scores = self.table.columns(ids)
-        return scores + torch.from_numpy(self.bias[ids, None]).to(scores.dtype)
-
-    def pairs(self, left: Ids, right: Ids) -> Scores:
-        """Return the scores (n,) of some pairs."""
-        return self.table.pairs(left, right) + self.bias[right]
-
-    def scaled(self, factor: float) -> "BiasedTable":
-        """Return the table with all scores multiplied by a number."""
-        return BiasedTable(self.table.scaled(factor), self.bias * factor)
-
-
 def dense(table: Table) -> Scores:
     """Return all scores (C, C) in float64, for small vocabularies."""
     return table.rows(slice(0, table.n_words)).numpy().astype(np.float64)

@@ -76,7 +76,7 @@ def convert(
 
     model = read()
     learned, layout = converted(model)
-    crf = CRF.from_learned(learned, f"converted from {model.tool}")
+    crf = CRF._from_learned(learned, f"converted from {model.tool}")
     crf.input_ = layout
     return crf
 

@@ -48,8 +48,6 @@ class LogBilinear(LeftToRight):
     ----------
     vocabulary_ : tuple of str
         Id 0, ``<s>``, is the start of a sentence as a context and its end as an event.
-    embeddings_ : ndarray (C, D)
-        Vectors of words as targets.
     report_ : FitReport
         Its values are negative log-likelihoods per token of each epoch, summed while the parameters change.
 
@@ -137,9 +135,8 @@ class LogBilinear(LeftToRight):
         facts = {"words": len(self._words) - 1, "context_size": self.context_size, "rank": self.rank}
         return Description("Log-bilinear language model", facts)
 
-    @property
-    def embeddings_(self) -> NDArray[np.float32]:
-        """Vectors of words as targets (C, D)."""
+    def vectors(self) -> NDArray[np.float32]:
+        """Return the vectors of words as targets (C, D)."""
         self._check_fitted()
         return self._parameters_.target.numpy()
 

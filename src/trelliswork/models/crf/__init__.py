@@ -298,17 +298,9 @@ class CRF(Tagger):
         """Return the n largest weights by absolute value: attribute, label, weight; of one label if given."""
         return self._learned().top_features(n, label)
 
-    def top_edge_features(self, n: int = 20) -> list[tuple[str, str, str, float]]:
-        """Return the n largest weights of edge features by absolute value: attribute, from, to, weight."""
-        return self._learned().top_edge_features(n)
-
-    def top_transitions(self, n: int = 20) -> list[tuple[str, str, float]]:
-        """Return the n largest weights of label pairs by absolute value: from, to, weight."""
-        return [(before, after, weight) for (before, after), weight in self.top_ngrams(n)]
-
-    def top_ngrams(self, n: int = 20, length: int = 2) -> list[tuple[tuple[str, ...], float]]:
-        """Return the n largest weights of label n-grams of a length, 2 to ``order + 1``: labels, weight."""
-        return self._learned().top_ngrams(n, length)
+    def transitions(self) -> NDArray[np.float64]:
+        """Return the weights of label pairs (S, S), 0 for a pair without a weight: row before column."""
+        return self._learned().transitions()
 
     def known_words(self) -> set[str] | None:
         """Return the words of the first column in training; ``None`` if the model saw ready attributes."""
@@ -327,8 +319,11 @@ class CRF(Tagger):
         }
         tables = [
             Table("top_features", "Largest weights", ("attribute", "label", "weight"), learned.top_features(n, label)),
-            Table("top_transitions", "Label pairs", ("from", "to", "weight"), self.top_transitions(n)),
+            Table("top_transitions", "Label pairs", ("from", "to", "weight"), learned.top_ngrams(n, 2)),
         ]
+        for length in range(3, self.order + 2):
+            columns = *(f"label {k}" for k in range(1, length + 1)), "weight"
+            tables.append(Table(f"top_{length}grams", f"{length} labels", columns, learned.top_ngrams(n, length)))
         if self._layout.n_edge_attributes:
             columns = ("attribute", "from", "to", "weight")
             tables.append(Table("top_edge_features", "Edge features", columns, learned.top_edge_features(n)))
@@ -359,7 +354,7 @@ class CRF(Tagger):
         return Knowledge.of(self.clusters, self.vectors, self.lexicon)
 
     @classmethod
-    def from_learned(cls, learned: Learned, reason: str) -> Self:
+    def _from_learned(cls, learned: Learned, reason: str) -> Self:
         """Return a fitted CRF with given weights, as of another tool; all pairs of labels are allowed."""
         self = cls(None, scheme=None)
         self.features_, self._labels, self._layout = learned.features, learned.labels, learned.layout

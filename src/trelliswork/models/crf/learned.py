@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from trelliswork.data import Vocabulary
 from trelliswork.data.vocabulary import strings
-from trelliswork.errors import DataError, ValueRangeError
+from trelliswork.errors import DataError
 from trelliswork.features.feature_map import FeatureMap
 from trelliswork.models.base import Arrays, check_finite
 from trelliswork.models.crf.beams.layout import Structure
@@ -57,19 +57,24 @@ class Learned:
         rows = zip(layout.edge_attributes[best], before, after, weights[best].tolist(), strict=True)
         return [(names[a], self.labels[i], self.labels[j], weight) for a, i, j, weight in rows]
 
-    def top_ngrams(self, n: int, length: int) -> list[tuple[tuple[str, ...], float]]:
+    def top_ngrams(self, n: int, length: int) -> list[tuple[Any, ...]]:
         """Return the n largest weights of label n-grams of a length by absolute value: labels, weight."""
-        if not 2 <= length <= len(self.grams) + 1:
-            raise ValueRangeError(f"length must lie between 2 and order + 1 = {len(self.grams) + 1}, got {length}.")
-        codes, size = self.grams[length - 2], len(self.labels)
-        first = sum(map(len, self.grams[: length - 2]))
-        weights = self.weights[first : first + len(codes)]
+        codes, weights = self._ngrams(length)
         best = _largest(weights, n)
-        digits = [codes[best] // size**k % size for k in reversed(range(length))]
-        rows = zip(*(digit.tolist() for digit in digits), strict=True)
-        return [
-            (tuple(self.labels[j] for j in row), float(weight)) for row, weight in zip(rows, weights[best], strict=True)
-        ]
+        digits = [codes[best] // len(self.labels) ** k % len(self.labels) for k in reversed(range(length))]
+        names = ([self.labels[j] for j in digit.tolist()] for digit in digits)
+        return list(zip(*names, weights[best].tolist(), strict=True))
+
+    def transitions(self) -> NDArray[np.float64]:
+        """Return the weights of label pairs (S, S), 0 for a pair without a weight."""
+        out, (codes, weights) = np.zeros(len(self.labels) ** 2), self._ngrams(2)
+        out[codes] = weights
+        return out.reshape(len(self.labels), -1)
+
+    def _ngrams(self, length: int) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+        """Return the codes and the weights of the label n-grams of a length."""
+        codes, first = self.grams[length - 2], sum(map(len, self.grams[: length - 2]))
+        return codes, self.weights[first : first + len(codes)]
 
     def state(self) -> tuple[dict[str, Any], Arrays]:
         """Return plain data and arrays to save."""

@@ -393,8 +393,7 @@ class FactorialCRF(LayeredTagger):
 
     def top_transitions(self, layer: str, n: int = 20) -> list[tuple[str, str, float]]:
         """Return the n largest transition weights of a layer by absolute value: from, to, weight."""
-        pairs = self._learned().layer(self._layer_number(layer)).top_ngrams(n, 2)
-        return [(before, after, weight) for (before, after), weight in pairs]
+        return self._learned().layer(self._layer_number(layer)).top_ngrams(n, 2)
 
     def top_ties(self, n: int = 20) -> list[tuple[str, str, str, str, float]]:
         """Return the n largest weights of label pairs by absolute value: layer, label, layer, label, weight."""

@@ -16,13 +16,11 @@ from trelliswork.data.files import shorten
 from trelliswork.data.ids import Source, read_ids
 from trelliswork.data.moments import Moments
 from trelliswork.errors import DataError, ValueRangeError
-from trelliswork.inference.lifted import ChainBound, ChainCover, Star, StarBound
 from trelliswork.learning.report import Callback, FitReport, counting_callback
 from trelliswork.models.base import Arrays, Description, Table
 from trelliswork.models.mrf.field import MRFField
 from trelliswork.models.mrf.queries import (
     Estimate,
-    SentenceBounds,
     blank_words,
     canonical_vectors,
     estimate,
@@ -87,7 +85,7 @@ class MRFLanguageModel(LanguageModel):
     --------
     >>> text = [["the", "dog", "runs"], ["the", "cat", "runs"], ["a", "dog", "sleeps"]] * 5
     >>> model = MRFLanguageModel(window=1, rank=4, l2=0.05).fit(text)
-    >>> model.fill("the ___ runs", 2)[0][0][0] in ("dog", "cat"), model.log_likelihood_bounds(text[:1]).kind
+    >>> model.fill("the ___ runs", 2)[0][0][0] in ("dog", "cat"), model.kind
     (True, 'exact')
     """
 
@@ -139,15 +137,8 @@ class MRFLanguageModel(LanguageModel):
     options: FurtherOptions = None
     unary: Annotated[
         bool,
-        Parameter("Whether words have scores of their own. Without them and without a bias the bound costs more."),
+        Parameter("Whether words have scores of their own. Without them the bound costs more."),
     ] = option(True)
-    bias: Annotated[
-        bool,
-        Parameter(
-            "Whether tables have a bias of right words, shared by all distances, as in the authors' code (with "
-            "unary=False). It is equivalent to a unary."
-        ),
-    ] = option(False)
     bound: Annotated[
         Bound,
         Parameter("Cover that bounds the partition function: one chain per distance, or the paper's looser star."),
@@ -158,16 +149,6 @@ class MRFLanguageModel(LanguageModel):
             "Weights of the chains, one per distance, that sum to at most 1.", unset="equal", parse=parse_numbers
         ),
     ] = option(None)
-    subsample: Annotated[
-        float,
-        Parameter(
-            "Frequency above which words count less in the mutual information of the spectral algorithm, as in "
-            "word2vec; 0: all count fully.",
-            minimum=0,
-            maximum=1,
-            panel=TRAINING,
-        ),
-    ] = option(1e-4)
     learning_rate: LearningRate = option(2e-3)
     batch_size: Annotated[int, Parameter("Words per update of pseudo-likelihood.", minimum=1, panel=TRAINING)] = option(
         512
@@ -195,7 +176,7 @@ class MRFLanguageModel(LanguageModel):
         y : ignored
         dev : like X, optional
             Development text: the iteration with its best bound is kept, and training stops ``patience`` iterations (of
-            pseudo-likelihood: tenths of epochs) later.
+            pseudo-likelihood: epochs) later.
         start : MRFLanguageModel, optional
             Start from the tables of another low-rank model with the same words, such as the exact one of window 1.
         checkpoint : path, optional
@@ -229,11 +210,9 @@ class MRFLanguageModel(LanguageModel):
                 None if dev is None else self._development(dev, moments.vocabulary, counting),
                 rank=self.rank,
                 weights=settings.cover(),
-                subsample=self.subsample,
                 seed=self.seed,
                 callback=callback,
             )
-            field = field.biased(self.unary) if self.bias else field
         else:
             run: Any = {"checkpoint": checkpoint, "callback": callback, "max_minutes": max_minutes}
             field, report = learn_pseudo(settings, X, moments, dev, **run)  # type: ignore[arg-type]
@@ -242,16 +221,12 @@ class MRFLanguageModel(LanguageModel):
         self.n_positions_, self.n_tokens_ = moments.n_positions, moments.n_tokens + moments.n_sentences
         return self
 
-    def log_likelihood_bounds(self, X: Source) -> SentenceBounds:
-        """Return log-likelihoods of sentences: exact for window 1 and for tiny vocabularies, else lower bounds.
-
-        Time O(K M C^2) once, M the longest sentence.
-        """
-        return SentenceBounds(self._field().log_likelihoods(self._ids(X)), self.kind, self.evidence_bound)
-
     def log_prob(self, X: Source) -> NDArray[np.float64]:
-        """Return the values of ``log_likelihood_bounds``."""
-        return self.log_likelihood_bounds(X).values
+        """Return the log-likelihood of each sentence in nats, its length included, or a lower bound of it: see `kind`.
+
+        It is exact for window 1 and for tiny vocabularies. Time O(K M C^2) once, M the longest sentence.
+        """
+        return self._evidence(X)[0]
 
     def _evidence(self, X: Source) -> tuple[NDArray[np.float64], int]:
         ids = self._ids(X)
@@ -263,15 +238,8 @@ class MRFLanguageModel(LanguageModel):
         return "exact" if self._field().exact else "lower"
 
     @property
-    def evidence_bound(self) -> str:
-        """Bound of ``log_prob``: "exact", or the cover that bounds it (``SentenceBounds``)."""
-        if self._field().exact:
-            return "exact"
-        return "chain with star weights" if self.bound_ == "star" else "chain"
-
-    @property
     def bound_(self) -> str:
-        """Bound of the text in a circle, which training maximizes and ``moment_bound`` returns: exact, chain or star.
+        """Bound of the text in a circle, which training maximizes: exact, chain or star.
 
         "exact" only for window 1 with all weight on the chain.
         """
@@ -279,7 +247,7 @@ class MRFLanguageModel(LanguageModel):
             return "exact"
         return self.bound if self.algorithm == "lifted" else "chain"
 
-    def moment_bound(self, X: Source | Moments) -> tuple[float, float]:
+    def _moment_bound(self, X: Source | Moments) -> tuple[float, float]:
         """Return lower bounds of a text's log-likelihood in a circle (the paper's), per position and per token.
 
         Positions count K pads per sentence, tokens one end per sentence. The cover is that of training, ``bound_``, for
@@ -289,15 +257,6 @@ class MRFLanguageModel(LanguageModel):
         moments = self._moments(X, self._words)
         value = self.field_.moment_bound(Frequencies.of(moments))
         return value, value * moments.n_positions / (moments.n_tokens + moments.n_sentences)
-
-    def tighten(self, bound: Bound = "chain", **options: Any) -> ChainBound | StarBound:
-        """Return the tightest bound of A / N; ``options`` are those of ``ChainCover.tighten`` or ``Star.tighten``."""
-        field = self._field()
-        if bound == "star":
-            return Star(field.log_unary, field.tables).tighten(**options)
-        if bound != "chain":
-            raise ValueRangeError(f"bound must be 'chain' or 'star', got {bound!r}.")
-        return ChainCover(field.log_unary, field.tables).tighten(**options)
 
     def estimate(
         self, X: Source, *, n_lengths: int = 6, n_samples: int = 64, n_steps: int = 50, seed: int = 0
@@ -357,38 +316,32 @@ class MRFLanguageModel(LanguageModel):
         check_count("sweeps", sweeps)
         return [self._words.strings(ids) for ids in random_sentences(field, n, seed, max_length, sweeps)]
 
-    def word_vectors(self, scaling: float | None = None) -> NDArray[Any]:
+    def vectors(self, scaling: float | None = None) -> NDArray[Any]:
         """Return one vector per word (C, D); the first is the pad's.
 
         Parameters
         ----------
         scaling : float, optional
-            By default the vectors are the rows of U as they were learned, ``embeddings_``. Tables do not change if U
-            is multiplied by a matrix and W by its inverse; a number chooses U among these: the left singular vectors of
-            all tables, times their singular values to this power. 0 gives all dimensions the same weight, 1 gives
-            words with similar rows of the tables similar vectors. With algorithm "spectral" U is that of 0.
+            By default the vectors are the rows of U as they were learned. Tables do not change if U is multiplied by a
+            matrix and W by its inverse; a number chooses U among these: the left singular vectors of all tables, times
+            their singular values to this power. 0 gives all dimensions the same weight, 1 gives words with similar
+            rows of the tables similar vectors. With algorithm "spectral" U is that of 0.
         """
-        embeddings = self.embeddings_
-        return embeddings if scaling is None else canonical_vectors(self.field_, scaling)
-
-    @property
-    def embeddings_(self) -> NDArray[Any]:
-        """U, one vector per word (C, D); the first is the pad's."""
         if self._field().form == "full":
-            raise ValueRangeError("a full-rank model has no embeddings: use form='UW' or 'URW'.")
-        return self.field_.factors["left"]
+            raise ValueRangeError("a full-rank model has no vectors of words: use form='UW' or 'URW'.")
+        return self.field_.factors["left"] if scaling is None else canonical_vectors(self.field_, scaling)
 
     def neighbors(self, word: str, n: int = 10) -> list[tuple[str, float]]:
-        """Return the n words whose embeddings have the largest cosines with that of a word."""
-        embeddings = self.embeddings_
+        """Return the n words whose vectors have the largest cosines with that of a word."""
+        vectors = self.vectors()
         check_count("n", n)
         if word not in self._words or self._words.id(word) == 0:
             raise ValueRangeError(f"{shorten(word)} is not one of the {len(self._words) - 1} words of the model.")
-        return [(self._words[i], c) for i, c in nearest(embeddings, self._words.id(word), n)]
+        return [(self._words[i], c) for i, c in nearest(vectors, self._words.id(word), n)]
 
     def export_word2vec(self, path: str | Path, *, scaling: float | None = None) -> None:
-        """Write the ``word_vectors`` in word2vec's text format, without the pad."""
-        write_word2vec(path, self.word_vectors(scaling)[1:], self._words.items[1:])
+        """Write the ``vectors`` in word2vec's text format, without the pad."""
+        write_word2vec(path, self.vectors(scaling)[1:], self._words.items[1:])
 
     def describe(self, n: int = 20, label: str | None = None) -> Description:
         """Return shape and bound of the model, how training ended, and neighbors of frequent words."""
@@ -402,7 +355,6 @@ class MRFLanguageModel(LanguageModel):
             "form": "one table" if self.algorithm == "spectral" else self.form,
             "rank": None if self.form == "full" else self.rank,
             "unary": self.unary,
-            "bias": self.bias,
             "algorithm": self.algorithm,
             "bound": self.bound_,
             "cover_weights": field.weights.tolist(),

@@ -1,6 +1,6 @@
 """A trained Markov random field over words: scores, a cover that bounds them, and sentence lengths."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_matrix
 
 from trelliswork.errors import DataError
-from trelliswork.inference.lifted import BiasedTable, LowRankTable, SparseTable, Table, exact
+from trelliswork.inference.lifted import LowRankTable, SparseTable, Table, exact
 from trelliswork.inference.lifted.exponentials import SMALL
 from trelliswork.inference.lifted.sentences import cover_log_z, score_parts
 from trelliswork.learning.checkpoint import with_prefix
@@ -33,7 +33,6 @@ class MRFField:
     unaries: Array  # (K + 1, C) of the cover, single words first; their weighted sum is theta^0
     log_z_bound: float  # bound of the cover: an upper bound of A / N for N -> infinity
     lengths: NDArray[np.int64]  # ``lengths[m]`` training sentences had m words
-    bias: Array | None = None  # (C,) of right words, part of the table of every distance
 
     @property
     def K(self) -> int:  # noqa: N802
@@ -48,10 +47,6 @@ class MRFField:
     @cached_property
     def tables(self) -> list[Table]:
         """theta^l, one per distance."""
-        tables = self._bare_tables()
-        return tables if self.bias is None else [BiasedTable(table, self.bias) for table in tables]
-
-    def _bare_tables(self) -> list[Table]:
         if self.form == "full":
             shape = (self.n_words, self.n_words)
             return [
@@ -65,20 +60,8 @@ class MRFField:
 
     @property
     def has_unary(self) -> bool:
-        """Whether words have scores of their own, as a unary or as a bias."""
-        return self.bias is not None or bool(self.log_unary.any())
-
-    def biased(self, unary: bool) -> "MRFField":
-        """Return the same field with a bias of right words instead of the unary, or (``unary``) with both.
-
-        Every word is the right word of one pair at each distance, so K times the bias equals a unary. With both, all
-        K + 1 get the same share, which has the smallest penalty.
-        """
-        bias = self.log_unary / (self.K + unary)
-        unaries = self.unaries.copy()
-        unaries[1:] -= bias / self.weights[:, None]
-        log_unary = bias.copy() if unary else np.zeros_like(bias)
-        return replace(self, log_unary=log_unary, unaries=unaries, bias=bias)
+        """Whether words have scores of their own."""
+        return bool(self.log_unary.any())
 
     @property
     def exact(self) -> bool:
@@ -129,7 +112,7 @@ class MRFField:
 
     def state(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
         """Return plain data and arrays for a file."""
-        names = ("log_unary", "weights", "unaries", "lengths", *(() if self.bias is None else ("bias",)))
+        names = ("log_unary", "weights", "unaries", "lengths")
         arrays = {name: getattr(self, name) for name in names}
         arrays |= {f"factor.{name}": array for name, array in self.factors.items()}
         return {"form": self.form, "log_z_bound": self.log_z_bound}, arrays

@@ -20,7 +20,7 @@ if the weights of the distances sum to 1. For K = 1 it is the exact likelihood. 
 the vocabulary and on the number of distinct pairs, not on the length of the text; a group of processes shares the rows
 of the tables.
 
-**Without a unary** (and without a bias of right words, which is equivalent to one) :math:`\theta^0 = 0` couples the
+**Without a unary** :math:`\theta^0 = 0` couples the
 parts: the unary of one of them is determined by the others, and its share of the bound is no longer 0. This part is the
 single words if they have a weight, and else the chain of distance 1:
 

@@ -18,25 +18,6 @@ Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
-class SentenceBounds:
-    """Log-likelihoods of sentences, or bounds on them.
-
-    Attributes
-    ----------
-    values : ndarray (n_sentences,)
-        log tau(M) + log p(words | M) in nats, the length included.
-    kind : "exact" or "lower"
-    bound : str
-        "exact", or the cover: "chain", or "chain with star weights" for a model trained with the star's bound, whose
-        weights 1 / (K + 1) are used for the chains of sentences.
-    """
-
-    values: Array
-    kind: str
-    bound: str
-
-
-@dataclass(frozen=True)
 class Estimate:
     """Estimate of the log-likelihood of a text.
 

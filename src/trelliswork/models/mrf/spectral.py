@@ -29,6 +29,7 @@ from trelliswork.models.mrf.shapes import LowRankShape, log_frequencies
 from trelliswork.models.mrf.start import singular_vectors
 
 Array = NDArray[np.float64]
+SUBSAMPLE = 1e-4  # frequency above which words count less, as in word2vec: vectors of higher quality
 N_ROUNDS = 6  # of subspace iteration: fewer leave vectors that depend on the seed
 
 
@@ -38,7 +39,6 @@ def learn_spectral(
     *,
     rank: int,
     weights: Array,
-    subsample: float,
     seed: int,
     callback: Callback | None,
 ) -> tuple[MRFField, FitReport]:
@@ -47,7 +47,7 @@ def learn_spectral(
     C, K = len(moments.vocabulary), moments.K
     frequent = log_frequencies(moments.unary)
     shape = LowRankShape(C, 1, rank)
-    factors = current().first_arrays(lambda: _factors(moments, rank, weights, subsample, seed))
+    factors = current().first_arrays(lambda: _factors(moments, rank, weights, seed))
     parameters = np.zeros(shape.n_parameters)
     u, w, _, b = shape.parts(parameters)
     u[:], w[0], b[0] = factors["left"], factors["right"], frequent
@@ -75,9 +75,9 @@ def _bound(field: MRFField, moments: Moments) -> float:
     return (float(score) + float(moments.unary @ field.log_unary)) / moments.n_positions
 
 
-def _factors(moments: Moments, rank: int, weights: Array, subsample: float, seed: int) -> dict[str, Array]:
+def _factors(moments: Moments, rank: int, weights: Array, seed: int) -> dict[str, Array]:
     """Return U (C, D), whose columns have the mean square 1, and W (C, D)."""
-    information = positive_information(window_counts(moments, weights.tolist(), subsample)).astype(np.float32)
+    information = positive_information(window_counts(moments, weights.tolist(), SUBSAMPLE)).astype(np.float32)
     rng = np.random.default_rng(seed)
     left, values, right = singular_vectors(information, rank, rng, n_rounds=N_ROUNDS)
     size = np.sqrt(len(left))

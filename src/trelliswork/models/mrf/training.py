@@ -21,6 +21,7 @@ from trelliswork.inference.lifted import ChainCover
 from trelliswork.inference.lifted.chain_cover import perron
 from trelliswork.inference.lifted.exponentials import ExpTable
 from trelliswork.learning.checkpoint import fingerprint, with_prefix
+from trelliswork.learning.distributed import one_process
 from trelliswork.learning.lbfgs import minimize
 from trelliswork.learning.report import Callback, FitReport
 from trelliswork.learning.watch import Development, Saved, Watch, open_checkpoint
@@ -36,12 +37,12 @@ Form = Literal["UW", "URW", "full"]
 Bound = Literal["chain", "star"]
 Algorithm = Literal["lifted", "spectral", "pseudo-likelihood"]
 NO_EFFECT: dict[str, tuple[str, ...]] = {
-    "lifted": ("learning_rate", "batch_size", "subsample"),
+    "lifted": ("learning_rate", "batch_size"),
     "spectral": (
         *("form", "unary", "bound", "l2", "max_iter", "tol", "patience"),
         *("learning_rate", "batch_size"),
     ),
-    "pseudo-likelihood": ("bound", "cover_weights", "tol", "subsample"),
+    "pseudo-likelihood": ("bound", "cover_weights", "tol"),
 }
 WORD_LIMITS = {
     "min_count": 1,
@@ -62,11 +63,9 @@ class Settings:
     rank: int
     form: Form
     unary: bool
-    bias: bool
     bound: Bound
     cover_weights: Any
     algorithm: Algorithm
-    subsample: float
     l2: float
     max_iter: int | None
     tol: float
@@ -87,11 +86,6 @@ class Settings:
         self.cover()
 
     @property
-    def free(self) -> bool:
-        """Whether words have scores of their own; a bias of right words is equivalent to a unary."""
-        return self.unary or self.bias
-
-    @property
     def iterations(self) -> int:
         """Maximum number of L-BFGS iterations or epochs."""
         return self.max_iter or ITERATIONS[self.algorithm]
@@ -99,7 +93,7 @@ class Settings:
     @property
     def mark(self) -> dict[str, Any]:
         """Settings that a checkpoint must share; those of pseudo-likelihood's schedule include the number of epochs."""
-        shared = {k: str(v) for k, v in vars(self).items() if k not in ("max_iter", "subsample")}
+        shared = {k: str(v) for k, v in vars(self).items() if k != "max_iter"}
         return shared if self.algorithm == "lifted" else shared | {"max_iter": self.iterations}
 
     def check_sources(self, X: Any, dev: Any, start: Any, checkpoint: Any) -> None:
@@ -115,6 +109,7 @@ class Settings:
             raise ValueRangeError("pseudo-likelihood needs the text, not moments: pass files or sentences.")
         if start is not None:
             raise ValueRangeError("pseudo-likelihood cannot start from another model: leave start out.")
+        one_process("by pseudo-likelihood")
 
     def cover(self) -> Array:
         """Return rho of the distances."""
@@ -173,13 +168,13 @@ def learn_lifted(
     else:
         shape = LowRankShape(C, settings.window, settings.rank, settings.form)
     weights = settings.cover()
-    kind = MomentObjective if settings.free else NoUnaryObjective
+    kind = MomentObjective if settings.unary else NoUnaryObjective
     objective = kind(shape, frequencies, weights, l2=settings.l2)
-    first: Any = {"seed": settings.seed, "unary": settings.free, "rest": objective.rest}
+    first: Any = {"seed": settings.seed, "unary": settings.unary, "rest": objective.rest}
     parameters = current().first_arrays(lambda: {"all": first_parameters(shape, frequencies, **first)})["all"]
     if start is not None:
-        if start.has_unary and not settings.free:
-            raise ValueRangeError("start has a unary or a bias, this model has none: set unary=True, or drop start.")
+        if start.has_unary and not settings.unary:
+            raise ValueRangeError("start has a unary, this model has none: set unary=True, or drop start.")
         take_over(shape, parameters, start)
     file = open_checkpoint(
         checkpoint,
@@ -213,11 +208,11 @@ def learn_lifted(
     factors = factors_of(shape, learned["parameters"], weights)
     unaries, log_z = learned["unaries"], 0.0
     log_unary = objective.rho @ unaries
-    if not settings.free:  # the weighted sum is minus the bound, for every word
+    if not settings.unary:  # the weighted sum is minus the bound, for every word
         log_z = float(-log_unary.mean())
         log_unary, unaries = np.zeros(C), unaries - log_unary
     field = MRFField(settings.form, log_unary, factors, weights, unaries, log_z, moments.lengths)
-    return field.biased(settings.unary) if settings.bias else field, report
+    return field, report
 
 
 def snapshot(objective: MomentObjective, weights: Array) -> dict[str, NDArray[Any]]:
@@ -299,8 +294,6 @@ def take_over(shape: LowRankShape | PairShape, parameters: Array, start: MRFFiel
         rho = float(start.weights[k])
         root = perron(ExpTable(start.tables[k], 1 / rho), start.unaries[k + 1])
         b[k] = start.unaries[k + 1] + root.log_right
-        if start.bias is not None:
-            b[k] += start.bias / rho
         if k == 0:
             b[start.K :] = root.log_margin
 
@@ -320,7 +313,7 @@ def learn_pseudo(
     text, other = stream(source, moments, K), None if dev is None else stream(dev, moments, K)
     frequencies = Frequencies.of(moments)
     shape = LowRankShape(C, K, settings.rank)
-    start = first_parameters(shape, frequencies, seed=settings.seed, unary=settings.free)
+    start = first_parameters(shape, frequencies, seed=settings.seed, unary=settings.unary)
     u, w, _, b = shape.parts(start)
     half = np.sqrt(0.5)  # both sides score a word: each starts with half of the table
     field = pseudo_likelihood.Field(*(torch.from_numpy(np.array(a, np.float32)) for a in (b[0], half * u, half * w)))
@@ -331,13 +324,12 @@ def learn_pseudo(
         settings, development, checkpoint, lambda: fingerprint(settings.mark, text, other), callback, max_minutes
     )
     options = {name: getattr(settings, name) for name in ("learning_rate", "batch_size", "l2", "seed")}
-    report = pseudo_likelihood.train(field, text, watch, max_iter=settings.iterations, unary=settings.free, **options)
+    report = pseudo_likelihood.train(field, text, watch, max_iter=settings.iterations, unary=settings.unary, **options)
     unary = field.unary.double().numpy()
     factors = {"left": compact(field.left.numpy(), C), "right": compact(field.right.numpy(), C)}
     bare = MRFField("UW", unary, factors, np.full(K, 1 / K), np.tile(unary, (K + 1, 1)), 0.0, moments.lengths)
     cover = ChainCover(unary, bare.tables).tighten(max_iter=15, optimize_weights=K > 1)
-    learned = MRFField("UW", unary, factors, cover.weights, cover.unaries, cover.value, moments.lengths)
-    return learned.biased(settings.unary) if settings.bias else learned, report
+    return MRFField("UW", unary, factors, cover.weights, cover.unaries, cover.value, moments.lengths), report
 
 
 def stream(source: Source, moments: Moments, K: int) -> NDArray[np.int64]:

@@ -162,10 +162,10 @@ function nextView() {
 }
 
 function scoreView() {
-  const { any_word: any, kind, bound, end } = model.score;
+  const { any_word: any, kind, end } = model.score;
   return view("score", "Score", `One sentence per line.${any ? " A blank _ is any word." : ""}`, 4, example(), [], async (values) => {
     const answers = await askTyped("score", values.text.split("\n").filter((line) => line.trim()), {}, any);
-    const remark = { exact: "Exact.", lower: `Lower bounds of log p${bound ? ` (${bound})` : ""}; perplexities are upper bounds.`, estimate: "Estimates." }[kind];
+    const remark = { exact: "Exact.", lower: "Lower bounds of log p; perplexities are upper bounds.", estimate: "Estimates." }[kind];
     const perplexity = (s) => (s.log_p == null ? Infinity : Math.exp(-s.log_p / (s.words.length + end)));
     return [el("div", { class: "scroll" }, el("table", { class: "list", id: "scores" },
       el("thead", {}, el("tr", {}, el("th", { text: "sentence" }), el("th", { class: "number", text: "log p" }), el("th", { class: "number", text: "perplexity" }))),
