@@ -24,7 +24,7 @@ def learned_sections(model: Any) -> list[Section]:
     sections: list[Section] = []
     if hasattr(model, "top_features"):
         sections.append(_weights(model))
-    if hasattr(model, "transitions"):
+    elif hasattr(model, "transitions"):
         sections.append(_states(model))
     if hasattr(model, "state_frequencies"):
         sections.append(_frequent_states(model))
