@@ -5,7 +5,7 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
-from trelliswork.errors import ImpossibleError, ShapeError, ValueRangeError
+from trelliswork.errors import ImpossibleError, ValueRangeError
 from trelliswork.inference.graph.engines import exact
 from trelliswork.inference.graph.kernels import gibbs as kernels
 from trelliswork.inference.graph.kernels.records import Flat, Variables
@@ -41,8 +41,8 @@ def possible_assignment(wiring: Wiring, flat: Flat, graphs: Integers, *, seed: i
         except ValueRangeError:
             raise ImpossibleError(
                 f"no possible assignment of graph {graphs[~possible][0]} was found by local search in "
-                f"{_STARTS * len(_PENALTIES) * _SWEEPS:,} sweeps, and it is too large for exact inference. Pass a "
-                "possible one as start, or allow more states in its factors."
+                f"{_STARTS * len(_PENALTIES) * _SWEEPS:,} sweeps, and it is too large for exact inference. Allow "
+                "more states in its factors."
             ) from None
     return states
 
@@ -58,7 +58,7 @@ def local_search(wiring: Wiring, flat: Flat, graphs: Integers, *, seed: int = 0)
     out = kernels.Averages(
         np.zeros_like(wiring.log_unary), np.zeros((wiring.n_graphs, 0)), np.zeros((0, 1, V), np.int64)
     )
-    steps = kernels.Schedule(_SWEEPS, 0, 1)
+    steps = kernels.Schedule(_SWEEPS, 0)
     left = [b for b in graphs.tolist() if wiring.score(states)[b] == -np.inf]
     left = [b for b in left if all(allowed[b, i:j].any() for i, j in pairwise(wiring.offsets))]
     for penalty in np.tile(_PENALTIES, _STARTS if left else 0):
@@ -79,16 +79,3 @@ def _best(wiring: Wiring, graphs: Integers, max_size: int) -> Integers:
     assignment = exact.best(wiring, max_size=max_size).assignment
     assert assignment is not None
     return assignment[graphs]
-
-
-def checked_assignment(wiring: Wiring, start: Integers) -> Integers:
-    """Check the shape and values of an assignment, and that its probability is above zero."""
-    start = np.asarray(start)
-    if start.shape != (wiring.n_graphs, wiring.n_variables):
-        raise ShapeError(f"start must have shape (B, V)={wiring.n_graphs, wiring.n_variables}, got {start.shape}.")
-    if start.dtype.kind not in "iu" or ((start < 0) | (start >= wiring.n_states)).any():
-        raise ValueRangeError("start must contain a state of each variable, numbered from 0.")
-    impossible = np.flatnonzero(wiring.score(start) == -np.inf)
-    if impossible.size:
-        raise ValueRangeError(f"start must be a possible assignment, but that of graph {impossible[0]} has score -inf.")
-    return start.astype(np.int64, copy=False)

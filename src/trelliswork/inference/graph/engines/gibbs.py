@@ -15,7 +15,7 @@ import numpy as np
 from trelliswork.compute import threads
 from trelliswork.compute.checks import check_count, check_possible
 from trelliswork.errors import ValueRangeError
-from trelliswork.inference.graph.engines.feasible import checked_assignment, counters, possible_assignment
+from trelliswork.inference.graph.engines.feasible import counters, possible_assignment
 from trelliswork.inference.graph.kernels import gibbs as kernels
 from trelliswork.inference.graph.kernels.gibbs import Averages, Schedule, Walk
 from trelliswork.inference.graph.kernels.records import Flat
@@ -31,7 +31,6 @@ def run(
     *,
     seed: int = 0,
     pairs: bool | None = None,
-    start: Integers | None = None,
 ) -> Result:
     """Estimate marginals from one long walk in each graph.
 
@@ -47,8 +46,6 @@ def run(
         The same seed gives the same walk, on any number of threads.
     pairs : bool, optional
         Draw pairs of variables that share a factor together. By default only if the factor contains -inf.
-    start : ndarray of int (B, V), optional
-        A possible assignment to start from; searched by default.
 
     Returns
     -------
@@ -63,7 +60,7 @@ def run(
     """
     check_count("n_samples", n_samples)
     half = (n_samples + 1) // 2
-    walk = _walk(wiring, seed, pairs, start)
+    walk = _walk(wiring, seed, pairs)
     first = walk(_schedule(burn_in, half), entries=True)
     second = walk(_schedule(0, max(1, n_samples - half)), entries=True)
     share = half / (half + max(1, n_samples - half))
@@ -88,37 +85,31 @@ def sample(
     n_samples: int,
     burn_in: int = 1_000,
     *,
-    thin: int = 1,
     seed: int = 0,
     pairs: bool | None = None,
-    start: Integers | None = None,
 ) -> Integers:
-    """Draw dependent samples (n_samples, B, V) from one walk in each graph, keeping every ``thin``-th sweep.
+    """Draw dependent samples (n_samples, B, V) from one walk in each graph, one per sweep.
 
     The other parameters and errors are those of `run`.
     """
     check_count("n_samples", n_samples)
-    check_count("thin", thin)
-    return _walk(wiring, seed, pairs, start)(_schedule(burn_in, n_samples, thin), entries=False).draws
+    return _walk(wiring, seed, pairs)(_schedule(burn_in, n_samples), entries=False).draws
 
 
-def _schedule(burn_in: int, n_samples: int, thin: int = 1) -> Schedule:
+def _schedule(burn_in: int, n_samples: int) -> Schedule:
     if not isinstance(burn_in, (int, np.integer)) or burn_in < 0:
         raise ValueRangeError(f"burn_in must be a nonnegative integer, got {burn_in!r}.")
-    return Schedule(int(burn_in), int(n_samples), int(thin))
+    return Schedule(int(burn_in), int(n_samples))
 
 
-def _walk(wiring: Wiring, seed: int, pairs: bool | None, start: Integers | None) -> Callable[..., Averages]:
+def _walk(wiring: Wiring, seed: int, pairs: bool | None) -> Callable[..., Averages]:
     """Return `_continue` for walks that start at possible assignments; raise an error if there are none."""
     wiring = tidy(wiring)
     flat = flatten(wiring)
     B, S = wiring.n_graphs, int(wiring.n_states.max(initial=1))
-    if start is not None:
-        states = checked_assignment(wiring, start).copy()
-    else:
-        states = possible_assignment(wiring, flat, np.arange(B), seed=seed)
-        impossible = (states < 0).any(axis=1)
-        check_possible(np.where(impossible, -np.inf, 0.0), "Gibbs sampling", **GRAPHS)
+    states = possible_assignment(wiring, flat, np.arange(B), seed=seed)
+    impossible = (states < 0).any(axis=1)
+    check_possible(np.where(impossible, -np.inf, 0.0), "Gibbs sampling", **GRAPHS)
     walk = Walk(counters(seed, 2 * B)[B:].copy(), states, np.zeros(S), np.zeros(S * S))
     return partial(_continue, wiring, flat, _pairs(wiring, flat, pairs), walk)
 
@@ -154,7 +145,7 @@ def _continue(
         own = walk._replace(scores=np.zeros(S), joint=np.zeros(S * S))  # scratch of this thread
         kernels.sample(start, stop, given, flat, near, pairs, schedule, own, averages)
 
-    sweeps = schedule.burn_in + schedule.n_kept * schedule.thin
+    sweeps = schedule.burn_in + schedule.n_kept
     costs = np.full(B, sweeps * (int(wiring.n_states.sum()) + S * len(flat.variables)))
     threads.run(work, threads.cut(costs, least=threads.LEAST_WORK))
     return averages

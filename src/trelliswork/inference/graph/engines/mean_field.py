@@ -17,7 +17,7 @@ from trelliswork.compute import threads
 from trelliswork.compute.checks import check_count
 from trelliswork.errors import ValueRangeError
 from trelliswork.inference.graph.engines.components import singles
-from trelliswork.inference.graph.engines.feasible import checked_assignment, possible_assignment
+from trelliswork.inference.graph.engines.feasible import possible_assignment
 from trelliswork.inference.graph.kernels import mean_field as kernels
 from trelliswork.inference.graph.kernels.mean_field import Parts, Progress, Scratch, State
 from trelliswork.inference.graph.kernels.records import Flat
@@ -33,7 +33,6 @@ def run(
     *,
     max_iter: int = 500,
     tolerance: float = 1e-6,
-    start: Integers | None = None,
     noise: float = 0.01,
     seed: int = 0,
     lay_out: Callable[[Wiring, Flat], Parts] = singles,
@@ -48,11 +47,9 @@ def run(
         Maximum number of sweeps over all variables.
     tolerance : float
         Stop when no belief changes by more in a sweep.
-    start : ndarray of int (B, V), optional
-        An assignment to start from. By default q starts as the softmax of the unary scores.
     noise : float
-        Standard deviation of the noise added to the unary scores for the start. It breaks symmetries, at which the
-        updates stop although the bound can increase.
+        Standard deviation of the noise added to the unary scores, whose softmax q starts as. It breaks symmetries, at
+        which the updates stop although the bound can increase.
     seed : int
         Seed of the noise and of the search for a possible assignment.
     lay_out : callable
@@ -90,20 +87,17 @@ def run(
         room = np.zeros((3, max(n_beliefs, n_messages)))
         return Scratch(room[0], room[1], room[2], np.zeros(most_axes, np.int64), np.zeros(most_axes, np.int64))
 
-    if start is not None:
-        trace[:, 0] = _fix(wiring, parts, np.arange(B), checked_assignment(wiring, start), state)
-    else:
-        jitter, bounds = noise * np.random.default_rng(seed).normal(size=N), np.zeros(B)
+    jitter, bounds = noise * np.random.default_rng(seed).normal(size=N), np.zeros(B)
 
-        def initialize(first: int, last: int) -> None:
-            kernels.initialize(first, last, given, flat, parts, jitter, scratch(), state, bounds)
+    def initialize(first: int, last: int) -> None:
+        kernels.initialize(first, last, given, flat, parts, jitter, scratch(), state, bounds)
 
-        threads.run(initialize, ranges)
-        stuck = np.flatnonzero(bounds == -np.inf)
-        if stuck.size:
-            assignment = possible_assignment(wiring, flat, stuck, seed=seed)
-            bounds[stuck] = _fix(wiring, parts, stuck, assignment, state)
-        trace[:, 0] = bounds
+    threads.run(initialize, ranges)
+    stuck = np.flatnonzero(bounds == -np.inf)
+    if stuck.size:
+        assignment = possible_assignment(wiring, flat, stuck, seed=seed)
+        bounds[stuck] = _fix(wiring, parts, stuck, assignment, state)
+    trace[:, 0] = bounds
 
     def climb(first: int, last: int) -> None:
         kernels.solve(first, last, given, flat, parts, float(tolerance), scratch(), state, progress)

@@ -14,11 +14,10 @@ from trelliswork.inference.graph.kernels.records import Doubles, Flat, Integers,
 
 
 class Schedule(NamedTuple):
-    """Sweeps of a walk: after ``burn_in`` of them, every ``thin``-th is kept until there are ``n_kept``."""
+    """Sweeps of a walk: after ``burn_in`` of them, ``n_kept`` are kept."""
 
     burn_in: int
     n_kept: int
-    thin: int
 
 
 class Walk(NamedTuple):
@@ -100,13 +99,13 @@ def sample(
 ):  # fmt: skip
     """Sweep over variables and ``pairs`` (n, 2) of graphs ``start:stop``; add to the averages, fill the draws."""
     n_states, offsets = variables.n_states, variables.offsets
-    burn_in, n_kept, thin = schedule
+    burn_in, n_kept = schedule
     scores, joint = walk.scores, walk.joint
     marginals, entries, draws = averages
     for b in range(start, stop):
         here, counter = walk.states[b], walk.counters[b : b + 1]
-        for sweep in range(burn_in + n_kept * thin):
-            kept = sweep >= burn_in and (sweep - burn_in + 1) % thin == 0
+        for sweep in range(burn_in + n_kept):
+            kept = sweep >= burn_in
             for i in range(pairs.shape[0]):
                 u, v = pairs[i, 0], pairs[i, 1]
                 _score(b, u, v, variables, flat, near, here, scores)
@@ -133,7 +132,7 @@ def sample(
             if kept:
                 if draws.shape[0] > 0:
                     for v in range(n_states.size):
-                        draws[(sweep - burn_in) // thin, b, v] = here[v]
+                        draws[sweep - burn_in, b, v] = here[v]
                 if entries.shape[1] > 0:
                     at = 0
                     for f in range(flat.base.size):
