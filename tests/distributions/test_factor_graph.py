@@ -5,7 +5,7 @@ import time
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from numpy.testing import assert_allclose
 
@@ -21,7 +21,6 @@ from trelliswork.errors import (
     ValueRangeError,
 )
 from trelliswork.inference.graph import ChainFactor, ExactlyOne
-from trelliswork.inference.graph.engines import bp
 
 seeds = st.integers(0, 10_000)
 AGREE = np.log([[3.0, 1.0], [1.0, 3.0]])
@@ -192,49 +191,6 @@ def test_the_gradient_of_an_impossible_graph_is_zero():
     assert not unary.grad.any()
 
 
-@settings(max_examples=8)
-@given(seed=seeds, zeros=st.sampled_from([0.0, 0.1]))
-def test_unrolled_iterations_match_the_kernels(seed, zeros):
-    rng = np.random.default_rng(seed)
-    scopes = [(0, 1), (1, 2), (2, 0), (0, 1, 3), (3, 2)]
-    sizes = [2, 3, 2, 3]
-    factors = [(s, random_scores(rng, [sizes[v] for v in s], 0.5, zeros)) for s in scopes]
-    graph = FactorGraph(sizes, factors, log_unary=random_scores(rng, (2, 10), 0.5, zeros / 2))
-    for n_iter in (1, 3):
-        result = bp.run(graph._wiring, schedule="flooding", max_iter=n_iter, tolerance=0)
-        log_z, marginals = graph.unrolled(n_iter)
-        assert_allclose(log_z, result.log_z, atol=1e-10)
-        assert_allclose(marginals, graph._padded(torch.from_numpy(result.marginals)), atol=1e-10)
-    log_z, marginals = graph.unrolled(40, damping=0.2)
-    converged = graph.infer("bp", tolerance=1e-13, max_iter=5000)
-    assert_allclose(log_z, converged.log_z, atol=1e-6)
-    assert_allclose(marginals, graph._padded(torch.from_numpy(converged.marginals)), atol=1e-4)
-
-
-@pytest.mark.parametrize("damping", [0.0, 0.3])
-def test_gradients_through_iterations(damping):
-    rng = np.random.default_rng(0)
-    unary = torch.tensor(rng.normal(0, 1, (2, 7)), requires_grad=True)
-    pair = torch.tensor(rng.normal(0, 1, (2, 3)), requires_grad=True)
-    triple = torch.tensor(rng.normal(0, 1, (2, 3, 2)), requires_grad=True)
-
-    def values(unary, pair, triple):
-        graph = FactorGraph([2, 3, 2], [((0, 1), pair), ((2, 1), pair), ((0, 1, 2), triple)], log_unary=unary)
-        return graph.unrolled(3, damping=damping)
-
-    assert torch.autograd.gradcheck(values, (unary, pair, triple))
-
-
-def test_gradients_through_iterations_with_zeros_are_not_nan():
-    unary = torch.tensor([[0.0, -torch.inf, 0.5, 0.0]], dtype=torch.float64, requires_grad=True)
-    pair = torch.tensor([[0.0, 1.0], [-torch.inf, 0.3]], dtype=torch.float64, requires_grad=True)
-    log_z, marginals = FactorGraph([2, 2], [((0, 1), pair)], log_unary=unary).unrolled(2)
-    (log_z.sum() + marginals.square().sum()).backward()
-    assert torch.isfinite(unary.grad).all()
-    assert torch.isfinite(pair.grad).all()
-    assert_allclose(log_z.item(), np.logaddexp(0.5, 1.0))
-
-
 def test_a_warning_without_convergence():
     graph = FactorGraph(
         [2, 2, 2], tables=[(np.array([[0, 1], [1, 2], [2, 0]]), AGREE)], log_unary=[1.0, 0, 0, 0, 0, 0], max_iter=1
@@ -260,8 +216,6 @@ def test_structured_factors_match_enumeration():
     assert_allclose(graph.score(graph.mode), [want.best])
     with pytest.raises(ValueRangeError, match="ExactlyOne does not provide"):
         graph.entropy()
-    with pytest.raises(ValueRangeError, match="table factors only"):
-        graph.unrolled(2)
 
 
 ERRORS = {  # of marginals, on a graph with one weak cycle

@@ -23,7 +23,6 @@ from trelliswork import GrammarTree, LinearChain, ProjectiveTree, SpanningTree, 
 from trelliswork.distributions import Alignment, SemiMarkovChain
 from trelliswork.errors import ImpossibleError
 from trelliswork.inference import factorial
-from trelliswork.inference.graph import torch_path
 from trelliswork.inference.graph.engines import bp, exact, max_product, mean_field, structured_mean_field, trw
 from trelliswork.inference.lifted import ChainCover, SparseTable, Star, sentences
 from trelliswork.inference.lifted import exact as lifted_exact
@@ -377,10 +376,6 @@ def factor_graph(rng: np.random.Generator, tally: Tally) -> None:
         tally.same("enumeration", "score of max-product", best.log_z, [w.best for w in want], size)
         if pairs:
             found["trw"] = trw.run(wiring)
-        tables = [torch.from_numpy(group.log_tables) for group in wiring.groups]
-        unrolled = torch_path.unrolled_bp(wiring, torch.from_numpy(wiring.log_unary), tables, n_iter=2 * V + 1)
-        tally.same("torch", "log Z of unrolled BP", unrolled.log_z, log_z, size)
-        tally.same("torch", "marginals of unrolled BP", unrolled.marginals, beliefs, size)
     elif pairs:
         bound = trw.run(wiring)
         tally.at_most("log Z and its bound by trw", log_z, np.where(bound.converged, bound.log_z, np.inf), size)

@@ -17,7 +17,7 @@ from trelliswork.distributions.base import Best, Distribution, Kind
 from trelliswork.distributions.factor_list import Group, doubles, from_arrays, from_list
 from trelliswork.distributions.tensors import CPU, as_tensor, bool_mask, check_integers, expectation
 from trelliswork.errors import ConvergenceWarning, ShapeError, ValueRangeError
-from trelliswork.inference.graph import Propagator, Result, Tables, autograd, torch_path, wire
+from trelliswork.inference.graph import Propagator, Result, Tables, autograd, wire
 from trelliswork.inference.graph.potentials import GRAPHS
 
 ENGINES = ("bp", "exact", "mean_field", "structured_mean_field", "trw", "gibbs", "max_product")
@@ -55,9 +55,8 @@ class FactorGraph(Distribution):
     Notes
     -----
     Computes in float64 on the CPU. ``log_partition``, ``score`` and ``log_prob`` are differentiable in unary scores,
-    tables and (with engine ``bp``) the parameters of structured factors, and the gradient of log Z is the beliefs;
-    ``unrolled`` differentiates the iterations. Construction takes time linear in the size of the input; use ``tables``
-    for more than a few thousand factors.
+    tables and (with engine ``bp``) the parameters of structured factors, and the gradient of log Z is the beliefs.
+    Construction takes time linear in the size of the input; use ``tables`` for more than a few thousand factors.
 
     Examples
     --------
@@ -191,16 +190,6 @@ class FactorGraph(Distribution):
             else:
                 listed.update({int(f): beliefs[:, n] for n, f in enumerate(group.members)})
         return [listed[f] for f in sorted(listed)] + bulk
-
-    def unrolled(self, n_iter: int, *, damping: float = 0.0) -> tuple[Tensor, Tensor]:
-        """Return log Z (B,) and marginals (B, V, S) after some iterations of belief propagation, differentiable.
-
-        Memory O(n_iter x size of the tables). Table factors only.
-        """
-        check_count("n_iter", n_iter)
-        tables = [group.log_tables for group in self._groups]
-        result = torch_path.unrolled_bp(self._wiring, self._unary, tables, n_iter=n_iter, damping=damping)
-        return result.log_z, self._padded(result.marginals)
 
     def argmax(self) -> Best:
         """Return an assignment (B, V): the best one where it can be computed, else a good one.

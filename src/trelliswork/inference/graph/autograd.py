@@ -1,7 +1,7 @@
 """The value of an engine as a torch function: its gradient in the log-potentials is the beliefs.
 
 This holds for log Z itself, and for Bethe, mean-field and TRW values at a fixed point, where their derivatives in
-messages or beliefs vanish. Beliefs are constants here; `torch_path` differentiates them too.
+messages or beliefs vanish. Beliefs are constants here.
 """
 
 from collections.abc import Sequence
