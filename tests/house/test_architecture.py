@@ -103,7 +103,7 @@ def test_the_table_in_the_documentation_is_the_one_checked_here():
 
 def test_the_group_of_processes_is_asked_for_outside_of_the_families():
     """It belongs to ``learning`` and ``data``. The numbers are places that are left: they may only fall."""
-    left = {"baselines": 5, "crf": 21, "factorial": 5, "hmm": 0, "mrf": 19, "mrf_tagger": 12, "pcfg": 6, "base.py": 1}
+    left = {"baselines": 5, "crf": 21, "factorial": 0, "hmm": 0, "mrf": 19, "mrf_tagger": 0, "pcfg": 0, "base.py": 0}
     for path in MODULES:
         parts = path.relative_to(SOURCE).parts
         if parts[0] == "models":

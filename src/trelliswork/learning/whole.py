@@ -4,7 +4,7 @@ In a group of processes each has a part of the sentences, and all call these fun
 gets the same result. A single process gets back what it passes.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypeVar
 
 from numpy.typing import NDArray
@@ -47,3 +47,13 @@ def distinct(names: Iterable[str]) -> list[str]:
 def counted(counts: Mapping[str, int], least: int = 1) -> dict[str, int]:
     """Return how often strings occur in all parts, without those that occur less often than ``least``."""
     return current().count_names(counts, least)
+
+
+def is_first() -> bool:
+    """Return whether this process has the first part: it writes files for all."""
+    return current().rank == 0
+
+
+def of_first(make: Callable[[], dict[str, NDArray[Any]]]) -> dict[str, NDArray[Any]]:
+    """Return arrays that the first process makes, and sends to the others."""
+    return current().first_arrays(make)

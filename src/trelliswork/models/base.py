@@ -13,10 +13,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trelliswork.compute.display import Displayed, Names
-from trelliswork.compute.sharing import current
 from trelliswork.data.files import shorten
 from trelliswork.data.storage import load_model, save_model
 from trelliswork.errors import DataError, NotFittedError, ValueRangeError
+from trelliswork.learning import whole
 from trelliswork.learning.report import Callback, FitReport
 from trelliswork.learning.watch import Development, Watch, open_checkpoint
 from trelliswork.models.calibration import Calibration
@@ -293,7 +293,7 @@ class Estimator(Displayed):
         In a group of processes, which all have the same model, rank 0 writes it.
         """
         self._check_fitted()
-        if current().rank > 0:
+        if not whole.is_first():
             return
         plain, arrays = self._content()
         save_model(path, self.family, plain, arrays)

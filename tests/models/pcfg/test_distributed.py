@@ -38,7 +38,7 @@ def train(group, name, few, directory=None):
     numbers = [v for step in pcfg.report_.history for v in (step.value, step.log_evidence, step.dev or 0.0)]
     arrays = {key: array.ravel().tolist() for key, array in pcfg.parameters_.named().items()}
     trees = [str(tree) for tree in pcfg.predict(sentences)]
-    return [pcfg.vocabulary_, trees, pcfg.report_.reason, numbers, arrays]
+    return [list(pcfg.vocabulary_), trees, pcfg.report_.reason, numbers, arrays]
 
 
 @pytest.mark.parametrize("name", CASES)

@@ -9,7 +9,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trelliswork.compute.padding import pad, unpad
-from trelliswork.compute.sharing import current
 from trelliswork.data import Vocabulary
 from trelliswork.data.schemes import detect_scheme
 from trelliswork.errors import ShapeError, ValueRangeError, extras_for
@@ -232,9 +231,11 @@ class FactorialCRF(LayeredTagger):
         development = None
         if dev is not None:
             others = once(lambda m: m.transform(dev[0]), maps)
-            share = once(lambda a: a.part(*current().share(len(a))), others)
-            scorer = FactorialScorer(share, layout, allowed)
-            development = joint_development(scorer, by_layer(dev[1], self.layers), layers, self._decode)
+
+            def score(first: int, last: int) -> FactorialScorer:
+                return FactorialScorer(once(lambda a: a.part(first, last), others), layout, allowed)
+
+            development = joint_development(score, by_layer(dev[1], self.layers), layers, self._decode)
 
         def mark() -> str:
             plain = self._values("max_iter", *NOT_PLAIN)

@@ -2,16 +2,17 @@
 
 import warnings
 from collections.abc import Callable, Mapping, Sequence
+from functools import cache
 from itertools import combinations
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from trelliswork.compute.sharing import current
 from trelliswork.errors import ConvergenceWarning, ValueRangeError
 from trelliswork.features.feature_map import FeatureMap, Features
 from trelliswork.inference.factorial import FactorialPotentials
+from trelliswork.learning import whole
 from trelliswork.learning.lbfgs import minimize
 from trelliswork.learning.report import FitReport
 from trelliswork.learning.watch import Development, Watch
@@ -23,36 +24,37 @@ Decode = Callable[[FactorialPotentials], list[NDArray[np.int64]]]
 
 
 def joint_development(
-    scorer: FactorialScorer, columns: Sequence[Column], layers: Sequence[LabelLayer], decode: Decode
+    score: Callable[[int, int], FactorialScorer],
+    columns: Sequence[Column],
+    layers: Sequence[LabelLayer],
+    decode: Decode,
 ) -> Development:
     """Return the metric on labeled sentences: the fraction of tokens with all labels correct.
 
-    ``scorer`` has this rank's share of the sentences, ``columns`` the labels of all.
+    ``score`` returns a range of the sentences, ready to be scored.
     """
-    joint, names = joined(columns), [layer.labels.items for layer in layers]
-    first, _ = current().share(len(joint))
+    joint, names, scorer = joined(columns), [layer.labels.items for layer in layers], cache(score)
 
-    def measure(parameters: Mapping[str, Any]) -> float:
+    def sums(parameters: Mapping[str, Any], first: int, last: int) -> tuple[float, float]:
         correct = n_tokens = 0
-        sentences = iter(joint[first:])
-        for potentials in scorer.potentials(parameters["weights"]):
+        sentences = iter(joint[first:last])
+        for potentials in scorer(first, last).potentials(parameters["weights"]):
             labels = [layer.tolist() for layer in decode(potentials)]
             for b, n in enumerate(potentials.lengths.tolist()):
                 gold = next(sentences)
                 for t in range(n):
                     correct += all(names[d][labels[d][b][t]] == gold[t][d] for d in range(len(names)))
                 n_tokens += n
-        correct, n_tokens = current().sum(np.array([correct, n_tokens])).tolist()
-        return correct / n_tokens
+        return correct, n_tokens
 
-    return Development("joint accuracy", measure)
+    return Development.of_shares("joint accuracy", len(joint), sums)
 
 
 def learn(objective: FactorialObjective, watch: Watch, **options: Any) -> tuple[NDArray[np.float64], FitReport]:
     """Return the weights by L-BFGS and the report; warn if the engine had not converged at the end."""
     parameters, report = minimize(objective, np.zeros(objective.layout.n_features), watch, **options)
-    n_unconverged = int(current().total(objective.n_unconverged))
-    residual = float(current().maximum(np.array([objective.residual]))[0])
+    n_unconverged = int(whole.total(objective.n_unconverged))
+    residual = float(whole.largest(np.array([objective.residual]))[0])
     if n_unconverged:
         warnings.warn(
             f"{objective.engine} had not converged for {n_unconverged} sentences after "

@@ -28,8 +28,6 @@ any real corpus. The bound is exact for K = L = 1. The paper's cover of K + 1 st
 K + 1 = L, and is then not a bound; here each node is in each part for all K and L. The bound is jointly convex
 in the potentials, :math:`\rho_{lm} a_{lm}`, :math:`\rho_{lm} b_{lm}` and :math:`\rho`; its gradient by the potentials
 is the weighted mean of the parts' marginals.
-
-A group of processes shares the words: each rank has the columns of some of them, and adds up its sums with the others.
 """
 
 from __future__ import annotations
@@ -41,7 +39,6 @@ from numpy.typing import NDArray
 from scipy.linalg import eig
 
 from trelliswork.compute import threads
-from trelliswork.compute.sharing import ALONE, Group
 
 Floats = NDArray[np.float64]
 
@@ -76,15 +73,13 @@ class Bound:
     cover: Cover  # by the cover
 
 
-def transfer(
-    phi: Floats, psi: Floats, a: Floats, b: Floats, group: Group = ALONE
-) -> tuple[Floats, float, Floats, Floats]:
+def transfer(phi: Floats, psi: Floats, a: Floats, b: Floats) -> tuple[Floats, float, Floats, Floats]:
     """Return the matrix M (T, T) of a part over exp(shift), the shift, log sums of words (T,), p(word | tag) (T, C)."""
     scores = psi + b
-    top = group.maximum(scores.max(axis=1, initial=-np.inf))
+    top = scores.max(axis=1, initial=-np.inf)
     scores -= top[:, None]
     np.exp(scores, out=scores)
-    sums = group.sum(scores.sum(axis=1))
+    sums = scores.sum(axis=1)
     scores /= sums[:, None]
     log_sums = np.log(sums) + top
     log_matrix = phi + (a + log_sums)
@@ -92,12 +87,11 @@ def transfer(
     return np.exp(log_matrix - shift), shift, log_sums, scores
 
 
-def cover_bound(phi: Floats, psi: Floats, unary: Floats, cover: Cover, group: Group = ALONE) -> Bound:
+def cover_bound(phi: Floats, psi: Floats, unary: Floats, cover: Cover) -> Bound:
     """Return the bound on A / N and its gradient; the module has the equations.
 
     ``phi[l - 1, t, u]`` scores tag u at l positions after tag t, ``psi[m, t, w]`` word w at the m-th offset from tag t,
-    and ``unary`` (C,) is c. In a group ``psi``, ``unary`` and ``cover.words`` have the words of this rank, and so have
-    the gradients by them; all else is the same on all ranks. Time O(K L (T C + T^3)), memory O(K L T C).
+    and ``unary`` (C,) is c. Time O(K L (T C + T^3)), memory O(K L T C).
     """
     (K, T, _), (L, _, C) = phi.shape, psi.shape
     rho = cover.weights()
@@ -111,16 +105,13 @@ def cover_bound(phi: Floats, psi: Floats, unary: Floats, cover: Cover, group: Gr
         for k in range(start, stop):
             i, m = divmod(k, L)
             a, b = cover.tags[i, m] - mean_a, cover.words[i, m] - excess_b
-            matrix, shift, _, emission[i, m] = transfer(phi[i] / rho_tags[i], psi[m] / rho_words[m], a, b, group)
+            matrix, shift, _, emission[i, m] = transfer(phi[i] / rho_tags[i], psi[m] / rho_words[m], a, b)
             root, left, right = perron(matrix)
             log_root[i, m] = np.log(root) + shift
             pairs[i, m] = left[:, None] * matrix * right / (root * (left @ right))
             tags[i, m] = left * right / (left @ right)
 
-    if group.size == 1:
-        threads.run(work, [(k, k + 1) for k in range(K * L)])
-    else:  # ranks must add up their sums in the same order
-        work(0, K * L)
+    threads.run(work, [(k, k + 1) for k in range(K * L)])
     words = np.einsum("lmt,lmtw->lmw", tags, emission)
     joint = tags[..., None] * emission  # (K, L, T, C)
     tag_pairs = np.einsum("lm,lmtu->ltu", rho / rho_tags[:, None], pairs)
@@ -128,9 +119,9 @@ def cover_bound(phi: Floats, psi: Floats, unary: Floats, cover: Cover, group: Gr
     # By rho: the root itself, potentials that are divided by sums of rho, and the means that are subtracted.
     by_weight = log_root.copy()
     by_weight -= (np.einsum("ltu,ltu->l", phi, tag_pairs) / rho_tags)[:, None]
-    by_weight -= group.sum(np.einsum("mtw,mtw->m", psi, tag_words)) / rho_words
+    by_weight -= np.einsum("mtw,mtw->m", psi, tag_words) / rho_words
     mean_tags, mean_words = np.einsum("lm,lmt->t", rho, tags), np.einsum("lm,lmw->w", rho, words)
-    by_weight -= cover.tags @ mean_tags + group.sum(cover.words @ mean_words)
+    by_weight -= cover.tags @ mean_tags + cover.words @ mean_words
     slope = Cover(
         rho * (by_weight - (rho * by_weight).sum()),
         rho[..., None] * (tags - mean_tags),

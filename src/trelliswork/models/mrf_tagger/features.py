@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
@@ -9,13 +10,13 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_matrix, hstack
 
-from trelliswork.compute.sharing import current
 from trelliswork.data import Vocabulary
 from trelliswork.data.vocabulary import START
 from trelliswork.errors import ValueRangeError
 from trelliswork.features.brown import BrownClusters
 from trelliswork.features.knowledge import BITS, Knowledge
 from trelliswork.features.lexicon import Lexicon
+from trelliswork.learning import whole
 
 PAD = START  # between sentences
 AFFIX = 4  # letters of the longest prefix and suffix
@@ -102,12 +103,10 @@ class TaggerFeatures:
         cls, sentences: Iterable[Sequence[str]], min_count: int, knowledge: Knowledge | None = None
     ) -> TaggerFeatures:
         """List words and features; words that occur less often than ``min_count`` are rare."""
-        from collections import Counter
-
         knowledge = knowledge or Knowledge()
         if knowledge.lexicon is not None:
             check_lexicon(knowledge.lexicon)
-        counts = Counter(current().count_names(Counter(word for sentence in sentences for word in sentence)))
+        counts = Counter(whole.counted(Counter(word for sentence in sentences for word in sentence)))
         frequent = {word for word, n in counts.items() if n >= min_count}
         words = Vocabulary([PAD, *(word for word, _ in counts.most_common() if word != PAD)])
         made = cls(words, frequent, Vocabulary([]), Vocabulary([]), knowledge)

@@ -8,8 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_matrix
 
-from trelliswork.compute.sharing import current
-from trelliswork.learning.evaluation import SharedEvaluation
+from trelliswork.learning import whole
+from trelliswork.learning.evaluation import Evaluation
 from trelliswork.models.mrf_tagger.bound import Cover, cover_bound
 
 Floats = NDArray[np.float64]
@@ -34,8 +34,8 @@ def tagger_moments(
 ) -> TaggerMoments:
     """Count a corpus: ids of all tokens, sentence n being ``ends[n]`` to ``ends[n + 1]``; T and C include the pads.
 
-    There are as many pads between sentences as distances and offsets reach, so that no pair joins two sentences. In a
-    group of processes the sentences of all ranks are counted.
+    There are as many pads between sentences as distances and offsets reach, so that no pair joins two sentences. The
+    counts are those of the whole corpus, of which this process may have a part.
     """
     offsets = offsets_of(L)
     pads = max(K, max(abs(m) for m in offsets))
@@ -47,12 +47,12 @@ def tagger_moments(
     pairs = np.empty((K, T, T))
     for k in range(1, K + 1):
         pairs[k - 1] = np.bincount(all_tags * T + np.roll(all_tags, -k), minlength=T * T).reshape(T, T)
-    ones = np.ones(N)
-    tag_words = tuple(csr_matrix((ones, (all_tags, np.roll(all_words, -m))), (T, C)) for m in offsets)
-    if current().size > 1:
-        pairs, N = current().sum(pairs), int(current().total(N))
-        tag_words = tuple(csr_matrix(current().sum(counts.toarray())) for counts in tag_words)
-    return TaggerMoments(pairs, tag_words, N)
+    (pairs,) = whole.summed(pairs)
+    tag_words = []
+    for m in offsets:
+        (counts,) = whole.summed(np.bincount(all_tags * C + np.roll(all_words, -m), minlength=T * C))
+        tag_words.append(csr_matrix(counts.reshape(T, C).astype(np.float64)))
+    return TaggerMoments(pairs, tuple(tag_words), int(whole.total(N)))
 
 
 @dataclass
@@ -105,21 +105,17 @@ class TaggerObjective:
 
     B is the bound of ``cover_bound``, :math:`\hat\mu` the moments over N. It is minimized jointly over the weights of
     features and the cover. The time of a call depends on the numbers of types, tags and features, not on the size of
-    the corpus. ``features`` (C, F_m) are those of each word at each offset, ``l2`` is c. A group of processes shares
-    the words: each rank has the scores of some of them.
+    the corpus. ``features`` (C, F_m) are those of each word at each offset, ``l2`` is c.
     """
 
     def __init__(self, moments: TaggerMoments, features: list[csr_matrix], *, l2: float) -> None:
         K, T = moments.tag_pairs.shape[:2]
         self.moments, self.features, self.l2 = moments, features, l2
         self.layout = TaggerLayout(K, T, features[0].shape[0], [table.shape[1] for table in features])
-        self._own = slice(*current().share(self.layout.C))  # the words of this rank
-        self._features = features if current().size == 1 else [table[self._own] for table in features]
         self._words = np.asarray(moments.tag_words[0].sum(axis=0)).ravel()
-        transposed = [csr_matrix(table.T) for table in features]
+        self._transposed = [csr_matrix(table.T) for table in features]
         # Observed features by tag: (F_m, T).
-        self._observed = [(t @ n.T).toarray() for t, n in zip(transposed, moments.tag_words, strict=True)]
-        self._transposed = transposed if current().size == 1 else [csr_matrix(table.T) for table in self._features]
+        self._observed = [(t @ n.T).toarray() for t, n in zip(self._transposed, moments.tag_words, strict=True)]
 
     def start(self, lead: NDArray[np.int64]) -> Floats:
         """Return the first parameters: p(tag | preceding tag) and p(word) as an HMM would count them, and ``lead``.
@@ -148,8 +144,8 @@ class TaggerObjective:
         V, U = layout.weights(curvature)
         tags = self.moments.tag_pairs[0].sum(axis=1)
         V += (self.moments.tag_pairs + tags[:, None] * tags / N) / 2
-        for u, table, n in zip(U, self.features, self.moments.tag_words, strict=True):
-            seen = (csr_matrix(table.T).power(2) @ n.T).toarray()  # values of features may be any numbers
+        for u, table, n in zip(U, self._transposed, self.moments.tag_words, strict=True):
+            seen = (table.power(2) @ n.T).toarray()  # values of features may be any numbers
             u += (seen + seen.sum(axis=1, keepdims=True) * tags / N) / 2
         curvature[: layout.n_weights] += 2 * self.l2
         layout.unary(curvature)[:] = self._words
@@ -162,45 +158,32 @@ class TaggerObjective:
         return 1 / np.sqrt(curvature + 0.1)
 
     def potentials(self, x: Floats) -> tuple[Floats, Floats]:
-        """Return phi (K, T, T) and psi (L, T, C), in a group of the words of this rank."""
+        """Return phi (K, T, T) and psi (L, T, C)."""
         V, U = self.layout.weights(x)
-        psi = np.stack([(table @ u).T for table, u in zip(self._features, U, strict=True)])
+        psi = np.stack([(table @ u).T for table, u in zip(self.features, U, strict=True)])
         return V, np.ascontiguousarray(psi)
 
-    def __call__(self, x: Floats) -> SharedEvaluation:
+    def __call__(self, x: Floats) -> Evaluation:
         """Return value and gradient."""
-        value, gradient = self.part(x)
-        return SharedEvaluation(value, gradient, x)
-
-    def part(self, x: Floats) -> tuple[float, Floats]:
-        """Return this rank's part of value and gradient: the sums over all ranks are the whole."""
-        layout, N, own = self.layout, self.moments.n_positions, self._own
+        layout, N = self.layout, self.moments.n_positions
         phi, psi = self.potentials(x)
-        cover = layout.cover(x)
-        given = Cover(cover.log_weights, cover.tags, cover.words[..., own])
-        bound = cover_bound(phi, psi, layout.unary(x)[own], given, current())
+        bound = cover_bound(phi, psi, layout.unary(x), layout.cover(x))
         V, U = layout.weights(x)
         fit = (self.moments.tag_pairs * V).sum() + self._words @ layout.unary(x)
         fit += sum((seen * u).sum() for seen, u in zip(self._observed, U, strict=True))
-        gradient, common = np.zeros((2, layout.size))  # by the words of this rank; what is the same on all ranks
-        (_, dU), (dV, observed) = layout.weights(gradient), layout.weights(common)
+        gradient = np.zeros(layout.size)
+        dV, dU = layout.weights(gradient)
         dV += N * bound.tag_pairs - self.moments.tag_pairs
-        for m, (slope, minus, seen) in enumerate(zip(dU, observed, self._observed, strict=True)):
-            slope += N * (self._transposed[m] @ bound.tag_words[m].T)
-            minus -= seen
-        layout.unary(gradient)[own] = N * bound.words
-        layout.unary(common)[:] = -self._words
+        for slope, table, expected, seen in zip(dU, self._transposed, bound.tag_words, self._observed, strict=True):
+            slope += N * (table @ expected.T) - seen
+        layout.unary(gradient)[:] = N * bound.words - self._words
         if layout.K * len(U) > 1:
-            by_words, by_cover = layout.cover(gradient), layout.cover(common)
-            by_cover.log_weights += N * bound.cover.log_weights
-            by_cover.tags += N * bound.cover.tags
-            by_words.words[..., own] += N * bound.cover.words
-        start, stop = current().share(layout.size)
-        gradient[start:stop] += common[start:stop]
-        stop = min(stop, layout.n_weights)
-        gradient[start:stop] += 2 * self.l2 * x[start:stop]
-        value = N * bound.value - fit + self.penalty(x)
-        return float(value) / current().size, gradient
+            cover = layout.cover(gradient)
+            cover.log_weights += N * bound.cover.log_weights
+            cover.tags += N * bound.cover.tags
+            cover.words += N * bound.cover.words
+        gradient[: layout.n_weights] += 2 * self.l2 * x[: layout.n_weights]
+        return Evaluation(float(N * bound.value - fit + self.penalty(x)), gradient)
 
     def penalty(self, x: Floats) -> float:
         """Return the L2 penalty."""

@@ -11,11 +11,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from trelliswork.compute.sharing import current
 from trelliswork.data import Vocabulary
 from trelliswork.features.knowledge import KNOWLEDGE, Knowledge
+from trelliswork.learning import whole
 from trelliswork.learning.checkpoint import fingerprint
-from trelliswork.learning.evaluation import SharedEvaluation
+from trelliswork.learning.evaluation import Evaluation
 from trelliswork.learning.lbfgs import minimize
 from trelliswork.learning.report import Callback, FitReport
 from trelliswork.learning.watch import Development, Watch, open_checkpoint
@@ -69,7 +69,7 @@ def learn(
     layout, scales = objective.layout, objective.scales()
     seen = np.zeros((C, T - 1), np.uint8)
     seen[w, y] = 1
-    lexicon = current().maximum(seen) > 0
+    lexicon = whole.largest(seen) > 0
 
     def build(z: Floats, report: FitReport) -> Learned:
         x = scales * z
@@ -78,9 +78,14 @@ def learn(
         weights = [u.copy() for u in U]
         return Learned(labels, features, phi.copy(), weights, lexicon, bound, layout.cover(x).weights(), report)
 
-    def scaled(z: Floats) -> SharedEvaluation:
-        value, gradient = objective.part(scales * z)
-        return SharedEvaluation(value, scales * gradient, z)
+    def evaluated(z: Floats) -> dict[str, Floats]:
+        at = objective(scales * z)
+        return {"value": np.array([at.value]), "gradient": scales * at.gradient}
+
+    def scaled(z: Floats) -> Evaluation:
+        """Return value and gradient of one process, since they take the same time for any number of sentences."""
+        arrays = whole.of_first(lambda: evaluated(z))
+        return Evaluation(float(arrays["value"][0]), arrays["gradient"])
 
     names = {"words": features.words.items, "labels": labels.items}
     if knowledge:

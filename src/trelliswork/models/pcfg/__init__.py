@@ -10,11 +10,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trelliswork.compute.checks import check_count
-from trelliswork.compute.sharing import current
 from trelliswork.data import Corpus, Tree, Vocabulary
 from trelliswork.data.files import shorten, whole_number
 from trelliswork.data.vocabulary import UNKNOWN
 from trelliswork.errors import DataError, ImpossibleError, ShapeError, ValueRangeError, extras_for
+from trelliswork.learning import whole
 from trelliswork.learning.report import Callback, FitReport
 from trelliswork.metrics.brackets import evaluate_brackets
 from trelliswork.models.base import Arrays, Description, Table, check_label
@@ -501,7 +501,7 @@ def _longer(sentences: Sentences) -> Sentences:
 
 def _sentences(X: Sentences | Corpus, *, training: bool = False) -> Sentences:
     sentences: Sentences = X.sentences(0) if isinstance(X, Corpus) else X
-    if not (current().any(len(sentences) > 0) if training else len(sentences)):
+    if not (whole.anywhere(len(sentences) > 0) if training else len(sentences)):
         raise DataError("X has no sentences.")
     return checked(sentences)
 

@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from trelliswork.compute.sharing import current
 from trelliswork.errors import ValueRangeError
+from trelliswork.learning import whole
 from trelliswork.learning.checkpoint import Arrays
 from trelliswork.learning.em import Update, run_em
 from trelliswork.learning.report import FitReport
@@ -106,7 +106,7 @@ def em(
 
     Zeros stay zero unless a prior adds to them. See ``run_em`` for the other arguments.
     """
-    n_tokens = current().total(float(sum(batch.n_tokens for batch in batches)))
+    n_tokens = whole.total(float(sum(batch.n_tokens for batch in batches)))
     updates = GrammarUpdates(batches, priors or GrammarPriors(), n_tokens)
     options = {"max_iter": max_iter, "n_starts": n_starts, "probe": probe}
     return run_em(updates, start if callable(start) else lambda k: start, watch or Watch(), tol=tol, **options)

@@ -10,11 +10,11 @@ from scipy.sparse import csr_matrix
 
 from trelliswork.compute.limits import check_cost, check_sentences
 from trelliswork.compute.padding import pad, unpad
-from trelliswork.compute.sharing import current
 from trelliswork.errors import ValueRangeError
 from trelliswork.inference.span import Grammar, grammar, lowrank
 from trelliswork.inference.span.grammar import Expected
 from trelliswork.inference.span.lowrank import LowRankGrammar, RankExpected
+from trelliswork.learning import whole
 
 Doubles = NDArray[np.float64]
 Integers = NDArray[np.int64]
@@ -168,9 +168,9 @@ def expected_counts(parameters: GrammarParameters, batches: Sequence[TextBatch])
 
 
 def shared_counts(parameters: GrammarParameters, batches: Sequence[TextBatch]) -> GrammarCounts:
-    """Return the expected counts of the texts of all ranks, sent as one message."""
+    """Return the expected counts of the whole text."""
     own = expected_counts(parameters, batches)
-    *sums, log_evidence = current().sums(*own.counts.values(), np.array([own.log_evidence]))
+    *sums, log_evidence = whole.summed(*own.counts.values(), np.array([own.log_evidence]))
     return GrammarCounts(dict(zip(own.counts, sums, strict=True)), float(log_evidence[0]))
 
 

@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from trelliswork.compute.sharing import current
 from trelliswork.data import Vocabulary
 from trelliswork.data.files import shorten
 from trelliswork.data.vocabulary import UNKNOWN
 from trelliswork.errors import DataError, ValueRangeError, extras_for
+from trelliswork.learning import whole
 from trelliswork.learning.checkpoint import fingerprint
 from trelliswork.learning.distributed import one_process
 from trelliswork.learning.report import Callback, FitReport
@@ -57,21 +57,17 @@ def checked(sentences: Sequence[Sequence[str]]) -> Sequence[Sequence[str]]:
 
 
 def text_development(sentences: Sequence[Sequence[int]]) -> Development:
-    """Return the metric on sentences of at least two words: mean log evidence per word.
-
-    In a group of processes, which all have the sentences, each rank measures its share of them.
-    """
+    """Return the metric on sentences of at least two words: mean log evidence per word."""
     longer = [s for s in sentences if len(s) > 1]
     if not longer:
         raise DataError("the development data have no sentence of at least two words.")
-    first, last = current().share(len(longer))
-    batches, n_words = text_batches(longer[first:last]), sum(map(len, longer))
 
-    def measure(parameters: Mapping[str, Any]) -> float:
-        log_p = log_evidence(GrammarParameters(**parameters), batches, last - first)
-        return current().total(float(log_p.sum())) / n_words
+    def sums(parameters: Mapping[str, Any], first: int, last: int) -> tuple[float, float]:
+        own = longer[first:last]
+        log_p = log_evidence(GrammarParameters(**parameters), text_batches(own), len(own))
+        return float(log_p.sum()), sum(map(len, own))
 
-    return Development("log evidence per word", measure)
+    return Development.of_shares("log evidence per word", len(longer), sums)
 
 
 def learn(
@@ -88,7 +84,7 @@ def learn(
         one_process("a grammar by gradients")
     longest = np.inf if model.max_length is None else model.max_length
     ids = [words.ids(sentence) for sentence in sentences if 2 <= len(sentence) <= longest]
-    if not current().any(bool(ids)):
+    if not whole.anywhere(bool(ids)):
         raise DataError("no sentences to learn from: expected at least two words and at most max_length.")
     held = None if dev is None else [words.ids(sentence) for sentence in dev]
     identity = model.n_preterminals is None
