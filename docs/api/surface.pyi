@@ -57,7 +57,7 @@ class CRF(Tagger):
     patience: int = 20
     seed: int = 0
     label_weight: Mapping | None = None  # in options
-    feature_set: Literal['observed', 'all'] = 'observed'  # in options
+    feature_set: Literal['observed', 'all', 'all-states', 'all-transitions'] = 'observed'  # in options
     hash_bits: int | None = None  # in options
     batch_size: int | None = None  # in options
     learning_rate: float | None = None  # in options

@@ -29,6 +29,7 @@ BELOW["evaluation"] = {*BELOW["answers"], "answers"}
 BELOW["report"] = {*BELOW["evaluation"], "evaluation"}
 BELOW["serve"] = {*BELOW["report"], "report"}
 BELOW["integrations"] = {*BELOW["report"], "report"}
+BELOW["compat"] = {*BELOW["report"], "report", "integrations"}
 DOORS = {"models/tasks.py": {"answers"}}  # `answer` and what it returns are one room above the models
 FAMILIES = {  # families, and the families that they may import
     "baselines": set(),

@@ -28,8 +28,8 @@ Token = Mapping[str, Any] | Iterable[str]
 class ReadyExtractor:
     """Ids of attribute names, with values.
 
-    A token is a list of names, or a mapping from names to numbers (the value), booleans (True: 1, False: absent) or
-    strings (the attribute ``name:string``).
+    A token is a list of names, or a mapping from names to numbers (the value), booleans (True: 1, False: absent),
+    strings (the attribute ``name:string``), or to such tokens, whose names follow ``name:`` (as in python-crfsuite).
     """
 
     def __init__(self, *, min_count: int = 1) -> None:
@@ -113,7 +113,7 @@ class Rows:
                 if type(token) is list:
                     names, weights = token, None
                 else:
-                    pairs = _pairs(token, n, t)
+                    pairs = named(token, f"sentence {n}, token {t}")
                     names, weights = [name for name, _ in pairs], [value for _, value in pairs]
                 if values or (weights is not None and any(value != 1 for value in weights)):
                     if not values:
@@ -172,28 +172,36 @@ def _keys(names: Sequence[str]) -> Keys:
     return np.fromiter(map(hash, names), np.int64, len(names)) & _BITS
 
 
-def _pairs(token: Token, sentence: int, position: int) -> list[tuple[str, float]]:
-    """Return names and values of the attributes of a token."""
-    where = f"sentence {sentence}, token {position}"
-    if isinstance(token, str) or not isinstance(token, Iterable):
+def named(token: Token, where: str = "a token", *, zeros: bool = False) -> list[tuple[str, float]]:
+    """Return names and values of the attributes of a token; with ``zeros`` False has the value 0."""
+    if isinstance(token, str | bytes) or not isinstance(token, Iterable):
         raise DataError(
             f"{where}: with features=None a token must be a dict or a list of attributes, got {shorten(token)}. "
             "Choose features (a preset or templates) for plain words."
         )
     if not isinstance(token, Mapping):
-        return [(name, 1.0) for name in token]
-    pairs = []
-    for name, value in token.items():
+        return [(_text(name, where), 1.0) for name in token]
+    pairs: list[tuple[str, float]] = []
+    for key, value in token.items():
+        name = _text(key, where)
         if isinstance(value, bool | np.bool_):
-            if value:
-                pairs.append((name, 1.0))
-        elif isinstance(value, str):
-            pairs.append((f"{name}:{value}", 1.0))
+            if value or zeros:
+                pairs.append((name, float(value)))
+        elif isinstance(value, str | bytes):
+            pairs.append((f"{name}:{_text(value, where)}", 1.0))
+        elif isinstance(value, Mapping | list | tuple | set | frozenset):
+            pairs += [(f"{name}:{inner}", number) for inner, number in named(value, where, zeros=zeros)]
         elif isinstance(value, int | float | np.number) and abs(value) <= _LARGEST:  # type: ignore[operator]
             pairs.append((name, float(value)))
         else:
             raise DataError(
-                f"{where}: the value of attribute {shorten(name)} must be a finite number (a float32), a boolean "
-                f"or a string, got {str(value)[:80]}."
+                f"{where}: the value of attribute {shorten(name)} must be a finite number (a float32), a boolean, a "
+                f"string, or attributes (a list, set or dict), got {str(value)[:80]}."
             )
     return pairs
+
+
+def _text(name: Any, where: str) -> str:
+    if not isinstance(name, str | bytes):
+        raise DataError(f"{where}: the name of an attribute must be a string, got {shorten(name)}.")
+    return name.decode(errors="replace") if isinstance(name, bytes) else name

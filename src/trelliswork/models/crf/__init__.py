@@ -162,8 +162,11 @@ class CRF(Tagger):
         ),
     ] = option(None)
     feature_set: Annotated[
-        Literal["observed", "all"],
-        Parameter("Weights for the pairs of attribute and label that occur in training, or for all pairs."),
+        Literal["observed", "all", "all-states", "all-transitions"],
+        Parameter(
+            "Weights for the pairs of attribute and label and the pairs of labels that occur in training, or for all; "
+            "all-states: for all of the first, all-transitions: of the second kind."
+        ),
     ] = option("observed")
     hash_bits: HashBits = option(None)
     batch_size: Annotated[

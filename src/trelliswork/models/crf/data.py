@@ -73,8 +73,12 @@ def prepare(
     tokens = tokens_of(attributes)
     if layout is None:
         sizes = (attributes.n_attributes, len(labels), 0 if attributes.edges is None else attributes.edges.n_attributes)
-        all_pairs = feature_set == "all"
+        all_pairs = feature_set in ("all", "all-states")
         layout = FeatureLayout.all_pairs(*sizes) if all_pairs else FeatureLayout.observed(tokens, labeling, *sizes)
+        if feature_set == "all-transitions":
+            layout = replace(layout, transitions=np.arange(len(labels) ** 2))
+        elif feature_set == "all-states":
+            layout = replace(layout, transitions=FeatureLayout.observed(tokens, labeling, *sizes).transitions)
     tokens, layout = tokens_with_vectors(attributes), layout.for_data(attributes)
     structure = None
     if order > 1:
