@@ -147,7 +147,7 @@ def _hmm(group: Any, folder: Path, params: Params) -> float:
 
 
 def _prepare_moments(group: Any, folder: Path, params: Params) -> dict[str, Any]:
-    from trelliswork.data.shares import shares
+    from trelliswork.data.reading.shares import shares
 
     texts = [_data() / "wikitext-2" / "wiki.train.tokens", _data() / "ptb-lm" / "ptb.train.txt"]
     return {"files": shares(texts * params["n"], group.rank, group.size, blank_lines=False)}

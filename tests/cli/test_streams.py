@@ -94,7 +94,7 @@ CASES = [
 
 def sizes(monkeypatch, tokens):
     for name in ("FIRST", "MOST"):
-        monkeypatch.setattr(f"trelliswork.data.shares.{name}", tokens)
+        monkeypatch.setattr(f"trelliswork.data.reading.shares.{name}", tokens)
 
 
 @pytest.mark.parametrize(("command", "name", "file", "options"), CASES, ids=lambda x: x if isinstance(x, str) else "")

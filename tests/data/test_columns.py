@@ -13,7 +13,7 @@ from trelliswork.data import columns as columns_module
 from trelliswork.data.columns import write_columns_with
 from trelliswork.data.corpus import Column
 from trelliswork.data.files import lines_of, no_sentence, open_text, shorten, splitter
-from trelliswork.data.shares import excerpts
+from trelliswork.data.reading.shares import excerpts
 from trelliswork.errors import DataError, ShapeError, ValueRangeError
 
 

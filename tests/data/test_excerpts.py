@@ -9,7 +9,7 @@ import pytest
 
 from trelliswork.data import bundled, read_columns
 from trelliswork.data.files import Excerpt, open_blocks, open_text
-from trelliswork.data.shares import excerpts
+from trelliswork.data.reading.shares import excerpts
 from trelliswork.data.tokenize import read_raw_text, safe_end
 from trelliswork.errors import DataError
 
@@ -112,7 +112,7 @@ def split(lines):
 
 
 def test_a_paragraph_without_an_end_is_cut(tmp_path, monkeypatch):
-    monkeypatch.setattr("trelliswork.data.shares.LONGEST", 50)
+    monkeypatch.setattr("trelliswork.data.reading.shares.LONGEST", 50)
     monkeypatch.setattr("trelliswork.data.files._BLOCK", 100)
     path = write(tmp_path / "endless", "and so on\n" * 500)
     parts = list(excerpts(path, blank_lines=True, cut=safe_end, first=10, most=10))

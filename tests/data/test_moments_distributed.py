@@ -7,7 +7,7 @@ from tests.processes import RankError, on_ranks
 from trelliswork.compute import sharing
 from trelliswork.compute.sharing import Group
 from trelliswork.data.moments import count_moments
-from trelliswork.data.shares import shares
+from trelliswork.data.reading.shares import shares
 
 HERE = "tests.data.test_moments_distributed"
 pytestmark = pytest.mark.slow  # a group for each number of ranks

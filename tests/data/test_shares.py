@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from trelliswork.data import Corpus, read_columns, read_conllu, read_crfsuite, read_dependencies, read_text, read_trees
 from trelliswork.data.corpus import AttributeCorpus
 from trelliswork.data.files import Excerpt, open_text
-from trelliswork.data.shares import shares
+from trelliswork.data.reading.shares import shares
 from trelliswork.errors import DataError
 
 BLANKS = ["\n", "\r\n", "  \n", "\t \r\n"]

@@ -23,11 +23,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
-from numpy.typing import DTypeLike, NDArray
+from numpy.typing import NDArray
 
 from trelliswork.compute import threads
 from trelliswork.compute.checks import check_count
-from trelliswork.compute.sharing import current
+from trelliswork.data.counting import pair_counts, word_counts
 from trelliswork.data.files import atomic_write, open_text, shorten, source_name, whole_number
 from trelliswork.data.ids import Source
 from trelliswork.errors import DataError, NotFittedError
@@ -53,18 +53,6 @@ def bigrams(words: Ints, offsets: Ints, n_words: int) -> sparse.csr_matrix:
     return pair_counts(words[at - 1], words[at], (n_words, n_words))
 
 
-def pair_counts(rows: Ints, columns: Ints, shape: tuple[int, int], dtype: DTypeLike = np.float64) -> sparse.csr_matrix:
-    """Count pairs of numbers; in a group of processes, those of all ranks."""
-    from scipy import sparse
-
-    counts = sparse.coo_matrix((np.ones(len(rows), dtype), (rows, columns)), shape=shape).tocsr()
-    if current().size == 1:
-        return counts
-    own = counts.tocoo()
-    keys, totals = current().count(own.row * np.int64(shape[1]) + own.col, own.data.astype(np.int64))
-    return sparse.coo_matrix((totals.astype(dtype), np.divmod(keys, shape[1])), shape=shape).tocsr()
-
-
 def brown_clusters(words: Ints, offsets: Ints, n_words: int, n_clusters: int) -> Ints:
     """Return the cluster of each word (V,), 0 to C-1; words that do not occur are put into the last one.
 
@@ -78,7 +66,7 @@ def brown_clusters(words: Ints, offsets: Ints, n_words: int, n_clusters: int) ->
     (True, True, False)
     """
     counts = bigrams(words, offsets, n_words)
-    occurs = current().sum(np.bincount(words, minlength=n_words))
+    occurs = word_counts(words, n_words)
     order = np.argsort(-occurs, kind="stable")
     state = exchange(counts, order[occurs[order] > 0], n_clusters)
     of_word = state.of_word.copy()

@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from trelliswork.compute.sharing import current
 from trelliswork.data.corpus import Column
+from trelliswork.data.counting import frequent, frequent_keys
 from trelliswork.data.files import shorten
 from trelliswork.data.vocabulary import strings
 from trelliswork.errors import DataError
@@ -53,7 +53,7 @@ class ColumnIds:
 
     def agree(self) -> Ids:
         """Replace the strings by those of all ranks, in order of appearance; return the new ids of the old ones."""
-        before, self.strings = self.strings, current().merge(self.strings)
+        before, self.strings = self.strings, list(frequent(dict.fromkeys(self.strings, 1)))
         self._ids = {s: n for n, s in enumerate(self.strings)}
         return np.array([self._ids[s] for s in before], np.int32)
 
@@ -246,7 +246,7 @@ class TemplateExtractor:
             keys = self._keys(group, template, coded, offsets, numbers)
             numbering, numbers = Numbering.of(keys)
             counts = np.bincount(numbers[numbers >= 0], minlength=len(numbering))
-            listed, _ = current().count(numbering.listed, counts, 1 if macros else self.min_count)
+            listed = frequent_keys(numbering.listed, counts, 1 if macros else self.min_count)
             if listed is not numbering.listed:
                 own, numbering = numbering.listed, Numbering(listed)
                 numbers = _translate(numbers, numbering.look_up(own))

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from trelliswork.compute.sharing import current
 from trelliswork.data import AttributeCorpus, Corpus
+from trelliswork.data.counting import columns_to_learn
 from trelliswork.errors import DataError, ShapeError, ValueRangeError
 from trelliswork.features.attributes import Attributes
 from trelliswork.features.extraction import TemplateExtractor
@@ -248,9 +248,12 @@ class FeatureMap:
         return [t for e in both if e is not None and not isinstance(e, ReadyLike) for t in e.templates]
 
     def _attributes(self, X: Sentences, learn: bool) -> Attributes:
+        if not isinstance(X, Corpus | AttributeCorpus) and not isinstance(self.extractor, ReadyLike):
+            X = Corpus.from_sentences(X)
+        columns: Sequence[Sequence[str]] = X.columns if isinstance(X, Corpus) else ()
+        if learn:
+            columns, self._words = columns_to_learn(columns, len(X)), None
         lengths = np.diff(X.offsets) if isinstance(X, Corpus | AttributeCorpus) else np.array([len(x) for x in X])
-        if learn and not current().any(len(lengths) > 0):
-            raise DataError("X must have at least one sentence, got none.")
         if len(lengths) == 0 and not learn:
             edges = None if self.edge_extractor is None else _no_sentences(self.n_edge_attributes)
             dense = self.knowledge.dense([], np.zeros(1, np.int64), self._places) if self._places else None
@@ -259,28 +262,24 @@ class FeatureMap:
             raise ShapeError(f"sentence {int(lengths.argmin())} is empty: leave it out.")
         if isinstance(self.extractor, ReadyLike):
             return self._ready(X, self.extractor, learn)
-        if isinstance(X, AttributeCorpus):
+        if not isinstance(X, Corpus):
             raise DataError("a file of ready attributes needs features=None: templates make attributes from columns.")
-        corpus = X if isinstance(X, Corpus) else Corpus.from_sentences(X)
-        columns: Sequence[Sequence[str]] = corpus.columns
-        if learn:
-            columns, self._words = _as_others(columns, len(corpus)), None
-        elif (words := self._word_ids()) is not None:
+        if not learn and (words := self._word_ids()) is not None:
             assert isinstance(self.extractor, TemplateExtractor)
-            return self.extractor.transform_rows(*words.look_up(columns[0]), corpus.offsets)
+            return self.extractor.transform_rows(*words.look_up(columns[0]), X.offsets)
         if self._columns.derived or self.preset is not None:
             if len(columns) < self._columns.n_columns:
                 raise DataError(
                     f"features={self.preset or 'templates'!r} needs {self._columns.n_columns} columns, the data has "
                     f"{len(columns)}. Add the missing columns, or train on fewer (--columns)."
                 )
-            columns = derive(columns, self._columns, corpus.offsets, self.knowledge, training=learn)
-        nodes = _applied(self.extractor, columns, corpus.offsets, learn)
+            columns = derive(columns, self._columns, X.offsets, self.knowledge, training=learn)
+        nodes = _applied(self.extractor, columns, X.offsets, learn)
         if self._places:
-            nodes = replace(nodes, dense=self.knowledge.dense(columns[0], corpus.offsets, self._places))
+            nodes = replace(nodes, dense=self.knowledge.dense(columns[0], X.offsets, self._places))
         if self.edge_extractor is None:
             return nodes
-        return replace(nodes, edges=_applied(self.edge_extractor, columns, corpus.offsets, learn))
+        return replace(nodes, edges=_applied(self.edge_extractor, columns, X.offsets, learn))
 
     def _ready(self, X: Sentences, extractor: ReadyLike, learn: bool) -> Attributes:
         if isinstance(X, AttributeCorpus):
@@ -323,19 +322,6 @@ def _extractor(templates: list[Template], min_count: int, hash_bits: int | None)
     if hash_bits is None:
         return TemplateExtractor(templates, min_count=min_count)
     return HashedTemplateExtractor(templates, hash_bits)
-
-
-def _as_others(columns: Sequence[Sequence[str]], n_sentences: int) -> Sequence[Sequence[str]]:
-    """Return the columns of this rank; without sentences, as many as the other ranks have."""
-    if current().size == 1:
-        return columns
-    numbers = set(current().gather(len(columns) if n_sentences else 0)) - {0}
-    if len(numbers) > 1:
-        raise DataError(
-            f"the sentences of all processes must have the same number of columns, got {sorted(numbers)}: "
-            "choose the same columns of every file."
-        )
-    return columns if n_sentences else [[]] * numbers.pop()
 
 
 def _no_sentences(n_attributes: int) -> Attributes:

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from trelliswork.compute.sharing import current
+from trelliswork.data.counting import first_sentence
 from trelliswork.data.vocabulary import strings
 from trelliswork.errors import DataError, ValueRangeError
 from trelliswork.features.attributes import Dense
@@ -82,7 +82,7 @@ class Knowledge:
         if name[0] == "l":
             assert self.lexicon is not None
             ends = np.asarray(offsets).tolist()
-            before = current().place(len(ends) - 1)[0] if training else 0
+            before = first_sentence(len(ends) - 1) if training else 0
             tags: list[str] = []
             for n, (start, stop) in enumerate(pairwise(ends), start=before):
                 tags += self.lexicon.tag(words[start:stop], without=n if training else None)

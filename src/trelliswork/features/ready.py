@@ -7,14 +7,14 @@ collide is one in ten million.
 
 from array import array
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from itertools import chain, compress
+from itertools import chain
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from trelliswork.compute.sharing import current
 from trelliswork.data import AttributeCorpus
+from trelliswork.data.counting import frequent
 from trelliswork.data.files import shorten
 from trelliswork.errors import DataError
 from trelliswork.features.attributes import Attributes
@@ -58,19 +58,11 @@ class ReadyExtractor:
         """Learn and return the attributes of sentences."""
         rows = Rows(sentences)
         rows.keys &= _BITS
-        table, ids = Numbering.of(rows.keys)
+        ids = Numbering.of(rows.keys)[1]
         # Ids count up as names appear: a name is new where the largest id so far grows.
         names = _checked(rows.names_at(np.flatnonzero(np.diff(np.maximum.accumulate(ids), prepend=-1))))
-        counts = np.bincount(ids, minlength=len(names))
-        if current().size > 1:  # each process has hashes of its own
-            self._learn(names, counts)
-            return rows.attributes(self._table.look_up(rows.keys), len(self._names))
-        kept = counts >= self.min_count
-        self._names = list(compress(names, kept))
-        self._table = Numbering(table.listed[kept])
-        if not kept.all():
-            ids = np.where(kept, np.cumsum(kept) - 1, -1).astype(np.int32)[ids]
-        return rows.attributes(ids, len(self._names))
+        self._learn(names, np.bincount(ids, minlength=len(names)))
+        return rows.attributes(self._table.look_up(_keys(names))[ids], len(self._names))
 
     def transform(self, sentences: Sequence[Sequence[Token]]) -> Attributes:
         """Return the known attributes of other sentences."""
@@ -86,7 +78,7 @@ class ReadyExtractor:
     def _learn(self, names: Sequence[str], counts: NDArray[np.int64]) -> None:
         """Keep the names that are frequent enough on all ranks together; these are distinct and those of this rank."""
         own = dict(zip(names, counts.tolist(), strict=True))
-        self._names = list(current().count_names(own, self.min_count))
+        self._names = list(frequent(own, self.min_count))
         self._table = Numbering(_keys(self._names))
 
     def transform_corpus(self, corpus: AttributeCorpus) -> Attributes:

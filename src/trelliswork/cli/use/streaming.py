@@ -67,7 +67,7 @@ def _parts_of(source: Inputs, format: str, split: Any = None) -> "Iterator[Excer
 
     ``format`` is a `FileFormat` but auto, or trees; with ``split``, a tokenizer, raw text.
     """
-    from trelliswork.data.shares import excerpts
+    from trelliswork.data.reading.shares import excerpts
 
     (file,) = source.files
     if source.part:

@@ -66,7 +66,7 @@ class Inputs:
             return list(self.files)
         if self.part:
             return list(self.files) if current().rank == 0 else []
-        from trelliswork.data.shares import shares
+        from trelliswork.data.reading.shares import shares
 
         if self.files == ("-",):
             raise DataError("<stdin>: processes cannot share standard input. Name files, or leave torchrun out.")

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from trelliswork.features.brown import pair_counts
+from trelliswork.data.counting import pair_counts
 from trelliswork.features.vectors import context_vectors
 from trelliswork.models.hmm_lm.objective import Sentences
 
