@@ -13,7 +13,7 @@ from trelliswork.data.schemes import (
     allowed_transitions,
     convert,
     detect_scheme,
-    is_iob1,
+    file_scheme,
     labels_from_spans,
     lenient_spans,
     spans,
@@ -274,8 +274,8 @@ def test_iob1_is_recognized(segmentation):
         "I" + label[1:] if label[0] == "B" and label[2:] != x else label for x, label in zip(after, bio, strict=False)
     ]
     assert convert(iob1, "bio", "bio") == bio
-    assert is_iob1([iob1]) == is_iob1([["O"], iob1]) == bool(segmentation[0])
-    assert not is_iob1([bio])
+    assert (file_scheme([iob1]) == "iob1") == (file_scheme([["O"], iob1]) == "iob1") == bool(segmentation[0])
+    assert file_scheme([bio]) != "iob1"
 
 
 def written(scheme, rng, n=400):
@@ -303,7 +303,7 @@ def test_standard_labels(scheme):
     assert found.repaired == labels
     assert [spans(row, FILE_SCHEMES[scheme]) for row in found.labels] == [lenient_spans(row) for row in labels]
     assert (found.text == "") == (scheme == FILE_SCHEMES[scheme])
-    assert is_iob1(labels) == (scheme == "iob1")
+    assert (file_scheme(labels) == "iob1") == (scheme == "iob1")
 
 
 @pytest.mark.parametrize("scheme", FILE_SCHEMES)

@@ -2,6 +2,7 @@
 
 import json
 import os
+import threading
 
 import numpy as np
 import pytest
@@ -267,9 +268,13 @@ def test_leftovers_of_killed_saves_are_removed(tmp_path):
     assert sorted(path.iterdir()) == [path / "model.json", weights_of(path)]
 
 
-def test_writers_wait_for_each_other(tmp_path, monkeypatch):
+def test_writers_wait_for_each_other(tmp_path):
     save_model(tmp_path / "m", "crf", {}, ARRAYS)
-    monkeypatch.setattr(storage, "WAIT", 0.05)
-    with storage._locked(tmp_path / "m"), pytest.raises(DataError, match="another process has been saving there"):
-        save_model(tmp_path / "m", "crf", {}, OTHER)
-    save_model(tmp_path / "m", "crf", {}, OTHER)
+    writer = threading.Thread(target=save_model, args=(tmp_path / "m", "crf", {}, OTHER))
+    with storage._locked(tmp_path / "m"):
+        writer.start()
+        writer.join(0.1)
+        assert writer.is_alive()
+        assert load_model(tmp_path / "m")[1]["ids"].tolist() == [1, 2]
+    writer.join(60)
+    assert load_model(tmp_path / "m")[1]["ids"].tolist() == [3]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from array import array
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -170,26 +169,21 @@ class Corpus:
         ShapeError
             If a token has another number of columns than the first one.
         """
-        unique: dict[str, str] = {}
+        unique: dict[str, str] = {}  # equal strings are one object
         tokens: list[Any] = list(chain.from_iterable(sentences))
-        if set(map(type, tokens)) <= {str}:  # one column, the usual case
-            words = list(map(unique.setdefault, tokens, tokens))
-            return cls([words], np.cumsum([0, *map(len, sentences)], dtype=np.int64))
-        flat: list[str] = []
-        offsets, width = [0], None
-        for n, sentence in enumerate(sentences):
-            for t, token in enumerate(sentence):
-                fields = (token,) if isinstance(token, str) else token
-                width = len(fields) if width is None else width
-                if len(fields) != width:
-                    raise ShapeError(
-                        f"sentence {n}, token {t}: expected {width} columns, as in the first token, "
-                        f"got {len(fields)}: {shorten(token)}."
-                    )
-                flat.extend([unique.setdefault(field, field) for field in fields])
-            offsets.append(offsets[-1] + len(sentence))
-        width = 1 if width is None else width
-        return cls([flat[c::width] for c in range(width)], np.array(offsets, dtype=np.int64))
+        offsets, columns = np.cumsum([0, *map(len, sentences)], dtype=np.int64), list[Any]([tokens])
+        if not set(map(type, tokens)) <= {str}:  # several columns
+            rows = [(token,) if isinstance(token, str) else token for token in tokens]
+            width = len(rows[0])
+            odd = next((i for i, row in enumerate(rows) if len(row) != width), None)
+            if odd is not None:
+                n = int(np.searchsorted(offsets, odd, side="right")) - 1
+                raise ShapeError(
+                    f"sentence {n}, token {odd - offsets[n]}: expected {width} columns, as in the first token, "
+                    f"got {len(rows[odd])}: {shorten(tokens[odd])}."
+                )
+            columns = list(zip(*rows, strict=True))
+        return cls([list(map(unique.setdefault, column, column)) for column in columns], offsets)
 
     @classmethod
     def joined(cls, parts: Sequence[Corpus], n_columns: int = 1, source: str = "") -> Corpus:
@@ -288,8 +282,3 @@ def check_offsets(name: str, offsets: NDArray[np.int64]) -> None:
     """Raise ShapeError unless offsets have one axis, start with 0 and never decrease."""
     if offsets.ndim != 1 or not len(offsets) or offsets[0] != 0 or np.any(offsets[1:] < offsets[:-1]):
         raise ShapeError(f"{name} must be a row of integers that starts with 0 and never decreases, got {offsets}.")
-
-
-def as_array(numbers: array[Any], dtype: type[np.generic]) -> NDArray[Any]:
-    """Return an array of the standard library as an ndarray that shares its memory."""
-    return np.frombuffer(numbers, dtype=dtype) if len(numbers) else np.empty(0, dtype=dtype)

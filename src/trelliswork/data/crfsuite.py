@@ -12,7 +12,7 @@ from array import array
 
 import numpy as np
 
-from trelliswork.data.corpus import AttributeCorpus, as_array
+from trelliswork.data.corpus import AttributeCorpus
 from trelliswork.data.files import Readable, no_sentence, open_text, shorten, source_name
 from trelliswork.errors import DataError
 
@@ -112,10 +112,10 @@ def read_crfsuite(path: Readable, *, allow_empty: bool = False) -> AttributeCorp
         ends.append(len(labels))
     return AttributeCorpus(
         labels,
-        as_array(ends, np.int64),
-        as_array(token_ptr, np.int64),
-        as_array(ids, np.int32),
-        None if values is None else as_array(values, np.float64),
+        np.array(ends, np.int64),
+        np.array(token_ptr, np.int64),
+        np.array(ids, np.int32),
+        None if values is None else np.array(values, np.float64),
         numbering.names,
     )
 
@@ -131,15 +131,6 @@ def _label(written: str, where: str) -> str:
 
 def _weighted(fields: list[str], where: str) -> tuple[list[str], array[float] | None]:
     """Split attributes into names, with escapes as in the file, and weights, None if all are 1."""
-    try:  # the common case, every attribute weighted and nothing escaped, without a Python loop
-        parts = [field.partition(":") for field in fields]
-        names, written = [part[0] for part in parts], [part[2] for part in parts]
-        weights = array("d", map(float, written))
-        unusual = "\\" in "".join(names) or "_" in "".join(written) or not all(names)
-        if not unusual and math.isfinite(sum(weights)):
-            return names, None if weights.count(1.0) == len(weights) else weights
-    except ValueError:
-        pass
     names, weights = [], array("d")
     plain = True
     for field in fields:

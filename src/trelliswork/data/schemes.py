@@ -202,17 +202,6 @@ def detect_scheme(labels: Iterable[str]) -> Scheme | None:
     return "bioes" if any(label[0] in "ES" for label in distinct) else "bio"
 
 
-def is_iob1(sentences: Iterable[Sequence[str]]) -> bool:
-    """Return whether most labels say IOB1: ``B-X`` marks only spans right after one of type X, ``I-X`` all others.
-
-    Examples
-    --------
-    >>> is_iob1([["I-NP", "I-NP", "B-NP", "O"]]), is_iob1([["B-NP", "I-NP", "B-NP", "O"]]), is_iob1([["O"]])
-    (True, False, False)
-    """
-    return SeenLabels(sentences).scheme() == "iob1"
-
-
 @dataclass(frozen=True)
 class StandardLabels:
     """Labels in a scheme that models know, and what was said in the other."""
@@ -265,7 +254,7 @@ def standard_labels(
     >>> found.scheme, found.labels, found.breaks
     ('iob1', [['B-NP', 'B-NP', 'O'], ['B-NP', 'B-VP']], [(1, 1)])
     """
-    chosen = SeenLabels(sentences).scheme(shared=True) if scheme == "auto" else scheme
+    chosen = file_scheme(sentences, shared=True) if scheme == "auto" else scheme
     if chosen is None:
         return StandardLabels(sentences, sentences, None, [])
     read = [lenient_spans(labels) for labels in sentences]
@@ -295,39 +284,35 @@ def _written(found: Sequence[Span], n: int, scheme: FileScheme) -> list[str]:
     return labels
 
 
-class SeenLabels:
-    """What labels that are read part by part say about their scheme; see `standard_labels`."""
+def file_scheme(sentences: Iterable[Sequence[str]], *, shared: bool = False) -> FileScheme | None:
+    """Return the scheme of most labels, ``None`` for plain tags; if ``shared``, the labels of a group decide.
 
-    def __init__(self, sentences: Iterable[Sequence[str]] = ()) -> None:
-        self._counts = dict.fromkeys(("B", "I", "E", "S", "L", "U", "?", "bio", "iob1"), 0)
-        self.add(sentences)
+    Examples
+    --------
+    >>> file_scheme([["I-NP", "I-NP", "B-NP", "O"]]), file_scheme([["B-NP", "I-NP", "B-NP", "O"]]), file_scheme([["O"]])
+    ('iob1', 'bio', None)
+    """
+    from trelliswork.compute.sharing import current
 
-    def add(self, sentences: Iterable[Sequence[str]]) -> None:
-        """Count prefixes, ``?`` if there is none, and the spans that start as in BIO and as in IOB1."""
-        counts = self._counts
-        for labels in sentences:
-            before = ""
-            for label in labels:
-                if label == "O":
-                    before = ""
-                    continue
-                prefix, type_ = _parts(label)
-                counts[label[0] if _is_marked(label) else "?"] += 1
-                if type_ != before and prefix in "BI":
-                    counts["bio" if prefix == "B" else "iob1"] += 1
-                before = type_
-
-    def scheme(self, *, shared: bool = False) -> FileScheme | None:
-        """Return the scheme of most labels, ``None`` for plain tags; if ``shared``, the labels of a group decide."""
-        from trelliswork.compute.sharing import current
-
-        n = {name: int(current().total(count)) if shared else count for name, count in self._counts.items()}
-        ends = n["E"] + n["S"] + n["L"] + n["U"]
-        if n["?"] > _FEW * (n["B"] + n["I"] + ends) or not n["B"] + n["I"] + ends:
-            return None
-        if ends and 2 * ends >= n["B"] + n["S"] + n["U"]:  # in BIOES, each span has an end
-            return "bilou" if n["L"] + n["U"] > n["E"] + n["S"] else "bioes"
-        return "iob1" if n["iob1"] > n["bio"] else "bio"
+    # Prefixes, ? if there is none, and the spans that start as in BIO and as in IOB1.
+    n: dict[str, float] = dict.fromkeys(("B", "I", "E", "S", "L", "U", "?", "bio", "iob1"), 0)
+    for labels in sentences:
+        before = ""
+        for label in labels:
+            prefix, type_ = _parts(label)
+            if label != "O":
+                n[label[0] if _is_marked(label) else "?"] += 1
+            if type_ != before and prefix in "BI":
+                n["bio" if prefix == "B" else "iob1"] += 1
+            before = type_
+    if shared:
+        n = {name: current().total(count) for name, count in n.items()}
+    ends = n["E"] + n["S"] + n["L"] + n["U"]
+    if n["?"] > _FEW * (n["B"] + n["I"] + ends) or not n["B"] + n["I"] + ends:
+        return None
+    if ends and 2 * ends >= n["B"] + n["S"] + n["U"]:  # in BIOES, each span has an end
+        return "bilou" if n["L"] + n["U"] > n["E"] + n["S"] else "bioes"
+    return "iob1" if n["iob1"] > n["bio"] else "bio"
 
 
 def convert(labels: Sequence[str], source: Scheme, target: Scheme) -> list[str]:

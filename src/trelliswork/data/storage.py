@@ -13,7 +13,6 @@ import mmap
 import os
 import re
 import shutil
-import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -50,7 +49,6 @@ MODEL = Layout("a model", "model.json", "weights", "train again", 1)
 MOMENTS = Layout("moments", "moments.json", "moments", "count again with 'trelliswork data count'", 1)
 HEAD = b'{"checksum": "'  # first bytes of a description; then the checksum of what follows `", `
 TRIES = 20  # to read a directory that others replace at the same time
-WAIT = 60.0  # seconds for another process that saves to the same directory
 PIECE = 1 << 26  # bytes of an array that are written at a time
 SPACE = 1 << 20  # free bytes needed to save anything
 
@@ -337,17 +335,8 @@ def _locked(folder: Path) -> Iterator[None]:
         return
     handle = os.open(folder, os.O_RDONLY)
     try:
-        deadline = time.monotonic() + WAIT
-        while True:
-            try:
-                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                break
-            except BlockingIOError:
-                if time.monotonic() > deadline:
-                    raise DataError(f"{folder}: another process has been saving there for {WAIT:.0f} s.") from None
-                time.sleep(0.02)
-            except OSError:  # not on this file system
-                break
+        with suppress(OSError):  # not on this file system
+            fcntl.flock(handle, fcntl.LOCK_EX)
         yield
     finally:
         os.close(handle)

@@ -122,10 +122,7 @@ class TemplateExtractor:
     def transform(self, columns: Sequence[Sequence[str]], offsets: NDArray[np.int64]) -> Attributes:
         """Return the known attributes of another corpus."""
         check_columns(self.templates, len(columns))
-        return self.transform_ids([ids.look_up(c) for ids, c in zip(self.columns, columns, strict=False)], offsets)
-
-    def transform_ids(self, coded: Sequence[Ids], offsets: NDArray[np.int64]) -> Attributes:
-        """Return the known attributes of a corpus whose strings were looked up, column by column."""
+        coded = [ids.look_up(column) for ids, column in zip(self.columns, columns, strict=False)]
         table = np.empty((len(self.templates), len(coded[0])), np.int32)
         for k in range(len(self.templates)):
             table[k] = self._known(k, coded, offsets)

@@ -80,30 +80,21 @@ class WordVectors:
         return f"WordVectors({len(self)} words, {self.n_dims} dimensions)"
 
     @classmethod
-    def read(cls, path: str | Path, *, limit: int | None = None, mapped: bool = True) -> Self:
+    def read(cls, path: str | Path) -> Self:
         """Read a file of word2vec (text or binary), GloVe or fastText (``.vec``), plain or gzip.
 
-        Parameters
-        ----------
-        path : path
-            The format is recognized by its content.
-        limit : int, optional
-            Maximum number of words, the first ones of the file.
-        mapped : bool
-            Whether to convert the file once, to a table in the cache directory (``TRELLISWORK_CACHE_DIR``) that is
-            mapped into memory from then on; it is made again when the file changes.
+        The format is recognized by its content. The file is converted once, to a table in the cache directory
+        (``TRELLISWORK_CACHE_DIR``) that is mapped into memory from then on; it is made again when the file changes.
         """
         path = Path(path)
         try:
             about = path.stat()
         except OSError as error:
             raise DataError(f"{path}: cannot be read: {error.strerror or error}.") from None
-        if not mapped:
-            return cls(*_parse(path, limit))
-        mark = f"{path.resolve()} {about.st_size} {about.st_mtime_ns} {limit}"
+        mark = f"{path.resolve()} {about.st_size} {about.st_mtime_ns}"
         folder = cache_directory().parent / "vectors" / hashlib.sha256(mark.encode()).hexdigest()[:32]
         if not folder.is_dir():
-            _convert(path, limit, folder)
+            _convert(path, folder)
         words = (folder / "words.txt").read_text(encoding="utf-8").split("\n")
         return cls(words, np.load(folder / "table.npy", mmap_mode="r"))
 
@@ -177,9 +168,9 @@ def _unit(vectors: NDArray[np.float32]) -> NDArray[np.float32]:
     return (vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-9)).astype(np.float32)
 
 
-def _convert(path: Path, limit: int | None, folder: Path) -> None:
+def _convert(path: Path, folder: Path) -> None:
     """Write words and table to a new directory, complete or not at all."""
-    words, table = _parse(path, limit)
+    words, table = _parse(path)
     folder.parent.mkdir(parents=True, exist_ok=True)
     fresh = Path(tempfile.mkdtemp(dir=folder.parent))
     try:
@@ -192,17 +183,17 @@ def _convert(path: Path, limit: int | None, folder: Path) -> None:
             raise DataError(f"{folder}: cannot be written: {error.strerror or error}.") from None
 
 
-def _parse(path: Path, limit: int | None) -> tuple[list[str], NDArray[np.float32]]:
+def _parse(path: Path) -> tuple[list[str], NDArray[np.float32]]:
     try:
         with path.open("rb") as raw:
             packed = raw.read(2) == GZIP
         with gzip.open(path) if packed else path.open("rb") as file:
-            return _parse_file(file, str(path), limit)  # type: ignore[arg-type]
+            return _parse_file(file, str(path))  # type: ignore[arg-type]
     except (OSError, EOFError) as error:
         raise DataError(f"{path}: cannot be read: {error}.") from None
 
 
-def _parse_file(file: IO[bytes], name: str, limit: int | None) -> tuple[list[str], NDArray[np.float32]]:
+def _parse_file(file: IO[bytes], name: str) -> tuple[list[str], NDArray[np.float32]]:
     start = file.read(_PEEK)
     header = _HEADER.match(start)
     if header is not None:
@@ -212,7 +203,6 @@ def _parse_file(file: IO[bytes], name: str, limit: int | None) -> tuple[list[str
             raise DataError(
                 f"{name}:1: expected the numbers of words and dimensions, got {shorten(header[0].decode())}."
             )
-        n = n if limit is None else min(n, limit)
         if not _is_text(rest, D):
             return _binary(file, rest, n, D, name)
         return _text(file, rest, D, n, name, 2)
@@ -221,7 +211,7 @@ def _parse_file(file: IO[bytes], name: str, limit: int | None) -> tuple[list[str
         raise DataError(
             f"{name}:1: expected a word and its vector, got {shorten(start[:60].decode(errors='replace'))}."
         )
-    return _text(file, start, len(fields) - 1, limit, name, 1)
+    return _text(file, start, len(fields) - 1, None, name, 1)
 
 
 def _is_text(rest: bytes, D: int) -> bool:

@@ -180,19 +180,15 @@ class ConfidenceReport:
             "Brier score": self.brier,
             "log score": self.log_score,
         }
-        rows = [(name, f"{f.value:.4f}", f"{f.low:.4f} to {f.high:.4f}") for name, f in figures.items()]
-        title = f"confidence of {self.n_answers:,} {self.what}"
-        parts = [_columns([(title, "value", "95 % interval"), *rows])]
+        rows = [(name, f.value, f"{f.low:.4f} to {f.high:.4f}") for name, f in figures.items()]
+        parts = [align([(f"confidence of {self.n_answers:,} {self.what}", "value", "95 % interval"), *rows])]
         bins = [
-            (f"{b.low:.1f}-{b.high:.1f}", f"{b.count:,}", f"{b.probability:.3f}", f"{b.accuracy:.3f}", _bar(b))
+            (f"{b.low:.1f}-{b.high:.1f}", b.count, f"{b.probability:.3f}", f"{b.accuracy:.3f}", _bar(b))
             for b in self.bins
         ]
-        parts.append(_columns([("probability", self.what, "mean", "correct", "# correct, | mean"), *bins], 1))
-        shown = [
-            (f"{a.threshold:g}", f"{a.coverage:.4f}", "-" if a.accuracy is None else f"{a.accuracy:.4f}")
-            for a in self.accepted
-        ]
-        parts.append(_columns([("accept from", "coverage", "accuracy"), *shown]))
+        parts.append(align([("probability", self.what, "mean", "correct", "# correct, | mean"), *bins], 1))
+        shown = [(f"{a.threshold:g}", a.coverage, a.accuracy) for a in self.accepted]
+        parts.append(align([("accept from", "coverage", "accuracy"), *shown]))
         return "\n\n".join(parts)
 
 
@@ -274,14 +270,21 @@ def _bar(row: Bin, width: int = 40) -> str:
     return "".join(cells).rstrip()
 
 
-def _columns(rows: Sequence[Sequence[str]], n_left: int = 0) -> str:
-    """Return aligned columns: the first and the last ``n_left`` to the left, the others to the right."""
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    last = len(widths) - n_left
-    lines = []
-    for row in rows:
-        cells = [
-            c.ljust(w) if k == 0 or k >= last else c.rjust(w) for k, (c, w) in enumerate(zip(row, widths, strict=True))
-        ]
-        lines.append("  ".join(cells).rstrip())
-    return "\n".join(lines)
+def align(rows: Sequence[Sequence[str | float | None]], n_left: int = 0) -> str:
+    """Return a table of texts, counts and rates: the first column and the last ``n_left`` to the left, others right."""
+    texts = [[_cell(value) for value in row] for row in rows]
+    widths = [max(map(len, column)) for column in zip(*texts, strict=True)]
+    left = {0, *range(len(widths) - n_left, len(widths))}
+    padded = [
+        [c.ljust(w) if k in left else c.rjust(w) for k, (c, w) in enumerate(zip(row, widths, strict=True))]
+        for row in texts
+    ]
+    return "\n".join("  ".join(row).rstrip() for row in padded)
+
+
+def _cell(value: str | float | None) -> str:
+    if isinstance(value, str):
+        return value
+    if value is None:
+        return "-"
+    return f"{value:,}" if isinstance(value, int) else f"{value:.4f}"

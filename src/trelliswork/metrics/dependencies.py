@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 
 from trelliswork.compute.display import plural
 from trelliswork.errors import ShapeError, ValueRangeError
-from trelliswork.metrics.calibration import Bin, ConfidenceReport, evaluate_confidence
-from trelliswork.metrics.tagging import Score, align
+from trelliswork.metrics.calibration import Bin, ConfidenceReport, align, evaluate_confidence
+from trelliswork.metrics.tagging import Score
 
 LENGTHS = (10, 20, 30, 40)  # upper limits of the lengths of sentences; the last row has longer ones
 

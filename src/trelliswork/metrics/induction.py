@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trelliswork.errors import ShapeError, ValueRangeError
-from trelliswork.metrics.tagging import align
+from trelliswork.metrics.calibration import align
 
 Labels = Sequence[Hashable] | Sequence[Sequence[Hashable]] | NDArray[Any]
 

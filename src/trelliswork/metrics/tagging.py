@@ -9,16 +9,15 @@ from typing import Any, Literal, NamedTuple
 
 from trelliswork.data.schemes import (
     Scheme,
-    SeenLabels,
     detect_scheme,
-    is_iob1,
+    file_scheme,
     labels_from_spans,
     lenient_spans,
     model_scheme,
     spans,
 )
 from trelliswork.errors import DataWarning, ShapeError, ValueRangeError
-from trelliswork.metrics.calibration import ConfidenceReport, evaluate_confidence
+from trelliswork.metrics.calibration import ConfidenceReport, align, evaluate_confidence
 
 N_MISTAKES = 20  # mistakes in a report
 _N_SHOWN = 5  # mistakes in its summary
@@ -218,7 +217,7 @@ def evaluate_tagging(
     correct = sum(n for (g, p), n in pairs.items() if g == p)
     n_known, n_unknown, known_accuracy, unknown_accuracy = _by_known_words(gold, predicted, words, known_words)
     if scheme == "auto":
-        scheme = model_scheme(SeenLabels(chain(gold, predicted)).scheme())
+        scheme = model_scheme(file_scheme(chain(gold, predicted)))
     elif scheme is not None:
         spans([*dict.fromkeys(chain.from_iterable(pairs))], scheme)  # checks the labels
     chunks_by_type = None if scheme is None else _score_chunks(gold, predicted)
@@ -282,8 +281,8 @@ def gold_in_scheme_of(labels: Iterable[str], predicted: Sentences, gold: Sentenc
     ``labels`` are all labels of the tagger. Predictions in IOB1 are compared as they are, since ill-formed BIO may look
     like it; the warning says so.
     """
-    ours, theirs = detect_scheme(labels), SeenLabels(gold).scheme()
-    mine = "iob1" if ours == "bio" and is_iob1(predicted) else ours
+    ours, theirs = detect_scheme(labels), file_scheme(gold)
+    mine = "iob1" if ours == "bio" and file_scheme(predicted) == "iob1" else ours
     if ours is None or theirs is None or mine == theirs:
         return gold
     about = f"the predictions have {str(mine).upper()} labels, and gold has {theirs.upper()}"
@@ -339,21 +338,3 @@ def _score_chunks(gold: Sentences, predicted: Sentences) -> dict[str, Score]:
         n_predicted.update(span.type for span in predicted_spans)
         correct.update(span.type for span in set(gold_spans).intersection(predicted_spans))
     return {x: Score(correct[x], n_predicted[x], support[x]) for x in sorted({*support, *n_predicted})}
-
-
-def align(rows: Sequence[Sequence[str | float | None]]) -> str:
-    """Return a table of texts, counts and rates, its first column aligned to the left and the others to the right."""
-    texts = [[_cell(value) for value in row] for row in rows]
-    widths = [max(map(len, column)) for column in zip(*texts, strict=True)]
-    return "\n".join(
-        "  ".join([row[0].ljust(widths[0]), *(c.rjust(w) for c, w in zip(row[1:], widths[1:], strict=True))])
-        for row in texts
-    )
-
-
-def _cell(value: str | float | None) -> str:
-    if isinstance(value, str):
-        return value
-    if value is None:
-        return "-"
-    return f"{value:,}" if isinstance(value, int) else f"{value:.4f}"

@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 
     from trelliswork.data import AttributeCorpus, Corpus
     from trelliswork.data.files import Readable
-    from trelliswork.data.schemes import StandardLabels
 
 
 class FileFormat(StrEnum):
@@ -331,7 +330,10 @@ def read_labeled(
 def _standard(
     labels: list[list[str]], source: Inputs, corpus: Any, layout: Layout, how: LabelReading
 ) -> list[list[str]]:
-    """Return labels in a scheme that models know; a warning says what was converted or repaired."""
+    """Return labels in a scheme that models know; a warning says what was converted or repaired.
+
+    With ``strict``, labels that break their scheme are an error.
+    """
     from trelliswork.data.schemes import N_PLACES, convert, model_scheme, standard_labels
 
     if layout.annotated:  # in BIO, and checked when they were read
@@ -339,20 +341,15 @@ def _standard(
         return labels if is_bio else [convert(row, "bio", "bioes") for row in labels]
     found = standard_labels(labels, how.scheme)
     places = [_place(corpus, n, t) or f"sentence {n}, token {t}" for n, t in found.breaks[:N_PLACES]]
-    _say_converted(found, places, source, how)
-    if not found.breaks and not found.text:
-        return labels
-    return [list(row) for row in (found.labels if how.convert else found.repaired)]
-
-
-def _say_converted(found: "StandardLabels", places: Sequence[str], source: Inputs, how: LabelReading) -> None:
-    """Warn that labels were converted, and about those that break their scheme; with ``strict``, these are an error."""
     broken = found.broken(places)
     if broken and how.strict:
         raise DataError(f"{source.name}: {broken}. Correct them, name another --scheme, or leave --strict out.")
     converted = found.text if how.convert and current().rank == 0 else ""
     for text in filter(None, (converted, broken)):
         warnings.warn(f"{source.name}: {text}.", DataWarning, stacklevel=2)
+    if not found.breaks and not found.text:
+        return labels
+    return [list(row) for row in (found.labels if how.convert else found.repaired)]
 
 
 def words_layout(source: Inputs, format: FileFormat, columns: str | None, separator: str | None) -> Layout:
