@@ -61,7 +61,15 @@ def sample(log_span: Doubles, lengths: Integers, seeds: Integers) -> Integers:
 
 
 def read(charts: Integers, lengths: Integers) -> tuple[Integers, NDArray[np.bool_]]:
-    """Return the splits (B, n, n) of charts (B, n, n), -1 where there is none, and whether each is a tree (B,)."""
-    splits, good = np.full(charts.shape, -1), np.empty(len(lengths), bool)
-    brackets.read(lengths, charts, splits, good)
-    return splits, good
+    """Return the splits (B, n, n) of charts (B, n, n), -1 where there is none, and whether each is a tree (B,).
+
+    A tree of m words has 2 m - 1 spans, one of them over all words, and those of two words or more have a split.
+    """
+    B, n, _ = charts.shape
+    at = np.arange(n)
+    spans = (charts >= 0) & (at[:, None] <= at) & (at < lengths[:, None, None])
+    splits = np.full(charts.shape, -1)
+    for r in range(n - 2, -1, -1):  # the first split counts
+        splits[spans & spans[:, :, r, None] & spans[:, None, r + 1]] = r
+    good = (spans.sum(axis=(1, 2)) == 2 * lengths - 1) & spans[np.arange(B), 0, lengths - 1]
+    return splits, good & (~spans | (splits >= 0) | np.eye(n, dtype=bool)).all(axis=(1, 2))

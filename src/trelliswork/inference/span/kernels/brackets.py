@@ -115,35 +115,3 @@ def topk(start, stop, lengths, log_span, charts, scores):
                     stack[top] = i, r, first
                     stack[top + 1] = r + 1, j, second
                     top += 2
-
-
-@kernel(allocates=True)
-def read(lengths, charts, splits, good):
-    """Fill splits (B, n, n) of charts (B, n, n), at least 0 at the spans of a tree; good (B,): whether it is one."""
-    n = charts.shape[1]
-    stack = np.empty((2 * n, 2), np.int64)
-    for b in range(charts.shape[0]):
-        n = lengths[b]
-        seen, top, good[b] = 0, 1, True
-        stack[0] = 0, n - 1
-        while top > 0 and good[b]:
-            top -= 1
-            i, j = stack[top]
-            seen += 1
-            if charts[b, i, j] < 0:
-                good[b] = False
-            elif i < j:
-                split = -1
-                for r in range(i, j):
-                    if charts[b, i, r] >= 0 and charts[b, r + 1, j] >= 0:
-                        split = r
-                        break
-                good[b] = split >= 0
-                splits[b, i, j] = split
-                stack[top] = i, split
-                stack[top + 1] = split + 1, j
-                top += 2
-        for i in range(n):
-            for j in range(i, n):
-                seen -= charts[b, i, j] >= 0
-        good[b] = good[b] and seen == 0
