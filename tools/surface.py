@@ -20,7 +20,7 @@ from typing import Any
 
 ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs" / "api" / "surface.pyi"
-ROOMS = "data distributions features machine metrics models errors"
+ROOMS = "data distributions features machine metrics models rules errors"
 MODULES = ("trelliswork", *(f"trelliswork.{room}" for room in ROOMS.split()))
 IMPORT = re.compile(r"^(?:>>> )?from (trelliswork[\w.]*) import (\([^)]*\)|[^\n#;]+)", re.MULTILINE)
 

@@ -38,11 +38,12 @@ _MODULES = {
 }
 _HOMES = {name: module for module, names in _MODULES.items() for name in names.split()}
 
-__all__ = ["__version__", "errors", "machine", *_HOMES]
+__all__ = ["__version__", "errors", "machine", "rules", *_HOMES]
 
 if TYPE_CHECKING:
     from trelliswork import errors as errors
     from trelliswork import machine as machine
+    from trelliswork import rules as rules
     from trelliswork.data import Corpus as Corpus
     from trelliswork.data import Tree as Tree
     from trelliswork.data import bundled as bundled

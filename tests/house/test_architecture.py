@@ -19,7 +19,8 @@ BELOW = {  # docs/architecture.md, column "may import"
     "data": {"compute", "errors"},
     "features": {"data", "compute", "errors"},
     "inference": {"compute", "errors"},
-    "distributions": {"inference", "compute", "errors"},
+    "rules": {"inference", "data", "compute", "errors"},
+    "distributions": {"rules", "inference", "compute", "errors"},
     "learning": {"data", "compute", "errors"},
     "metrics": {"data", "compute", "errors"},
 }

@@ -26,7 +26,7 @@ def test_type_checkers_import_the_same_names():
     tree = ast.parse(Path(trelliswork.__file__).read_text(encoding="utf-8"))
     block = next(n for n in tree.body if isinstance(n, ast.If))
     seen = {alias.asname: n.module for n in block.body if isinstance(n, ast.ImportFrom) for alias in n.names}
-    assert seen == trelliswork._HOMES | dict.fromkeys(("errors", "machine"), "trelliswork")
+    assert seen == trelliswork._HOMES | dict.fromkeys(("errors", "machine", "rules"), "trelliswork")
     assert set(seen) | {"__version__"} == set(trelliswork.__all__)
 
 

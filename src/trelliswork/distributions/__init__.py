@@ -9,6 +9,7 @@ from trelliswork.distributions.grammar_tree import GrammarExpectations, GrammarT
 from trelliswork.distributions.linear_chain import LinearChain
 from trelliswork.distributions.ngram_chain import NgramChain
 from trelliswork.distributions.path_structure import ChainExpectations
+from trelliswork.distributions.ruled_chain import RuledChain
 from trelliswork.distributions.semi_markov_chain import SemiMarkovChain
 from trelliswork.distributions.span_tree import SpanTree
 from trelliswork.distributions.tree_base import TreeExpectations
@@ -43,6 +44,7 @@ __all__ = [
     "NgramChain",
     "ProjectiveTree",
     "ProjectiveTreeFactor",
+    "RuledChain",
     "SemiMarkovChain",
     "SpanTree",
     "SpanningTree",

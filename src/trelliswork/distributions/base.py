@@ -129,7 +129,7 @@ class Distribution(Displayed, torch.distributions.Distribution, ABC):
         """Return KL(self || other) in nats (B,); inf where ``other`` forbids what ``self`` allows."""
 
     @abstractmethod
-    def condition(self, *, known: Any = None, allowed: Any = None) -> Self:
+    def condition(self, *, known: Any = None, allowed: Any = None) -> Any:
         """Return the distribution given evidence: known parts of structures (-1 for unknown), and a mask of parts."""
 
     def expand(self, batch_shape: Sequence[int], _instance: Any = None) -> Self:

@@ -85,9 +85,9 @@ class BeamChain(LinearChain):
         paths = passes.viterbi(self._whole._potentials, self.beam)
         return self._with_scores(paths.labels, paths.scores)
 
-    def condition(self, *, known: Any = None, allowed: Any = None) -> "BeamChain":
-        """Return the chain given evidence, with a new choice of the beam."""
-        return BeamChain(self._whole.condition(known=known, allowed=allowed), self.beam)
+    def condition(self, *, known: Any = None, allowed: Any = None, rules: Any = None, labels: Any = None) -> Any:
+        """Return the chain given evidence, with a new choice of the beam; rules hold within it."""
+        return BeamChain(self._whole.condition(known=known, allowed=allowed), self.beam)._under(rules, labels)
 
     def _copies(self, B: int) -> "BeamChain":
         return BeamChain(self._whole._copies(B), self.beam)

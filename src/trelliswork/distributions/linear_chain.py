@@ -175,6 +175,32 @@ class LinearChain(PairStructure):
         labels = check_integers("known", known, (B, T), -1, S - 1, self._inside(T))[..., None]
         return (labels < 0) | (labels == torch.arange(S, device=device))
 
+    def condition(self, *, known: Any = None, allowed: Any = None, rules: Any = None, labels: Any = None) -> Any:
+        """Return the chain given evidence; the difference of the log partitions is the evidence's log probability.
+
+        Parameters
+        ----------
+        known : Tensor of int (B, T), optional
+            Known labels; -1 for unknown.
+        allowed : Tensor of bool (B, T, S), optional
+            Labels that each position may take.
+        rules : Rule or str, optional
+            What must hold in the whole sequence (`trelliswork.rules`); the result is a `RuledChain`.
+        labels : list of str
+            Names of the labels, for rules.
+        """
+        return super().condition(known=known, allowed=allowed)._under(rules, labels)
+
+    def _under(self, rules: Any, labels: Any, emits: Any = None) -> Any:
+        """Return the chain under rules about the labels that states emit; itself if there are no rules."""
+        from trelliswork.distributions.ruled_chain import RuledChain
+
+        if rules is None:
+            return self
+        if labels is None:
+            raise ValueRangeError("rules speak about names: pass labels=[...], the names of the label ids.")
+        return RuledChain(self, rules, list(labels), emits)
+
     def within(self, beam: Beam | str) -> "LinearChain":
         """Return the chain restricted to few labels per position: a ``BeamChain``, whose log Z is a lower bound.
 

@@ -91,7 +91,7 @@ class NgramChain(Distribution):
         """
         labels, log_z = as_tensor("labels", value, self._emits.device), self.log_partition()
         self._states._check_possible(log_z, "no probabilities")
-        return self._of_each(lambda y: self.condition(known=y.clamp(min=0)).log_partition(), labels) - log_z
+        return self._of_each(lambda y: NgramChain.condition(self, known=y.clamp(min=0)).log_partition(), labels) - log_z
 
     def kl(self, other: Self) -> Tensor:
         """Return KL(self || other) in nats (B,) for a distribution with the same n-grams."""
@@ -99,7 +99,9 @@ class NgramChain(Distribution):
             raise ValueRangeError(f"kl needs two chains of the same n-grams, got {self} and {other}.")
         return self._states.kl(other._states)
 
-    def condition(self, *, known: Any = None, allowed: Any = None) -> "NgramChain":
+    def condition(
+        self, *, known: Any = None, allowed: Any = None, rules: Any = None, labels: Any = None
+    ) -> "NgramChain":
         """Return the chain given evidence.
 
         Parameters
@@ -108,15 +110,22 @@ class NgramChain(Distribution):
             Known labels; -1 for unknown.
         allowed : Tensor of bool (B, T, S), optional
             Labels that each position may take.
+        rules : Rule or str, optional
+            What must hold in the whole sequence; the result is a `RuledChain`.
+        labels : list of str
+            Names of the labels, for rules.
         """
         (B, T), device, S = self._sizes, self._emits.device, self.n_labels
         mask = torch.ones((B, T, S), dtype=torch.bool, device=device)
         if allowed is not None:
             mask &= bool_mask("allowed", allowed, "B T S", device, B=B, T=T, S=S)
         if known is not None:
-            labels = check_integers("known", known, (B, T), -1, S - 1)
-            mask &= (labels[:, :, None] < 0) | (labels[:, :, None] == torch.arange(S, device=device))
-        return NgramChain(self._states.condition(allowed=mask[:, :, self._emits]), self._emits, S)
+            ids = check_integers("known", known, (B, T), -1, S - 1)
+            mask &= (ids[:, :, None] < 0) | (ids[:, :, None] == torch.arange(S, device=device))
+        states = self._states.condition(allowed=mask[:, :, self._emits])
+        if rules is not None:
+            return states._under(rules, labels, self._emits.cpu().numpy())
+        return NgramChain(states, self._emits, S)
 
     def _draw(self, n: int, generator: torch.Generator | None) -> Tensor:
         return self._last(self._states._draw(n, generator))

@@ -1,0 +1,118 @@
+"""Deterministic finite automata over numbered symbols: well-known constructions on tables of next states."""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from trelliswork.errors import LimitError
+
+Mask = NDArray[np.bool_]
+MOST_STATES = 5_000  # of an automaton, while it is built
+
+
+@dataclass(frozen=True, eq=False)
+class Automaton:
+    """A complete deterministic automaton over A symbols; it starts in state 0.
+
+    Examples
+    --------
+    >>> odd = Automaton(np.array([[0, 1], [1, 0]]), np.array([False, True]))  # an odd number of ones
+    >>> odd.accepts([0, 1, 1, 1]), (odd & ~odd).is_empty
+    (True, True)
+    """
+
+    step: NDArray[np.int32]  # (Q, A) the next state
+    final: Mask  # (Q,) whether a sequence may end there
+
+    def accepts(self, symbols: Iterable[int]) -> bool:
+        """Return whether a sequence of symbols is accepted."""
+        state = 0
+        for symbol in symbols:
+            state = int(self.step[state, symbol])
+        return bool(self.final[state])
+
+    def __and__(self, other: "Automaton") -> "Automaton":
+        """Return the minimal automaton of the sequences that both accept."""
+        return self._product(other, np.logical_and)
+
+    def __or__(self, other: "Automaton") -> "Automaton":
+        """Return the minimal automaton of the sequences that one of the two accepts."""
+        return self._product(other, np.logical_or)
+
+    def __invert__(self) -> "Automaton":
+        """Return the automaton of the other sequences."""
+        return Automaton(self.step, ~self.final)
+
+    def _product(self, other: "Automaton", combine: Callable[[Mask, Mask], Mask]) -> "Automaton":
+        n = len(other.final)
+
+        def following(code: int) -> list[int]:
+            ahead: list[int] = (self.step[code // n].astype(np.int64) * n + other.step[code % n]).tolist()
+            return ahead
+
+        states, step = numbered(following, 0)
+        codes = np.array(states)
+        return Automaton(step, combine(self.final[codes // n], other.final[codes % n])).minimal()
+
+    @cached_property
+    def live(self) -> Mask:
+        """(Q,): states from which some sequence is accepted."""
+        alive = self.final
+        while True:
+            more = alive | alive[self.step].any(axis=1)
+            if (more == alive).all():
+                return more
+            alive = more
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing is accepted."""
+        return not self.live[0]
+
+    def accepts_length(self, n: int) -> bool:
+        """Return whether some sequence of n symbols is accepted."""
+        states = np.zeros(len(self.final), bool)
+        states[0] = True
+        for _ in range(n):
+            reached = np.zeros_like(states)
+            reached[self.step[states]] = True
+            states = reached
+        return bool((states & self.final).any())
+
+    def minimal(self) -> "Automaton":
+        """Return the smallest automaton of the same sequences, its states numbered in the order of their discovery.
+
+        Automata of the same sequences become equal. Moore (1956): states are told apart by what they accept after 0,
+        1, 2, ... symbols.
+        """
+        columns = np.unique(self.step, axis=1)  # symbols with one column are one symbol
+        group, n = np.unique(self.final, return_inverse=True)[1].reshape(-1), 0
+        while group.max() + 1 > n:
+            n = int(group.max()) + 1
+            group = np.unique(np.column_stack([group, group[columns]]), axis=0, return_inverse=True)[1].reshape(-1)
+        first = np.unique(group, return_index=True)[1]  # one state of each group
+        groups, step = numbered(lambda one: group[self.step[first[one]]].tolist(), int(group[0]))
+        return Automaton(step, self.final[first[groups]])
+
+    def lifted(self, symbols: NDArray[np.integer]) -> "Automaton":
+        """Return the automaton that reads ``symbols[k]`` where k stands."""
+        return Automaton(np.ascontiguousarray(self.step[:, symbols]), self.final)
+
+
+def numbered(following: Callable[[int], list[int]], start: int) -> tuple[list[int], NDArray[np.int32]]:
+    """Return the states that a start leads to, in order of discovery, and the table of next states by number.
+
+    ``following(state)`` returns the next state for each symbol.
+    """
+    numbers, states, steps = {start: 0}, [start], []
+    for state in states:
+        ahead = following(state)
+        states += [other for other in dict.fromkeys(ahead) if other not in numbers]
+        numbers |= {other: number for number, other in enumerate(states[len(numbers) :], len(numbers))}
+        steps.append([numbers[other] for other in ahead])
+        if len(states) > MOST_STATES:
+            raise LimitError(f"this would need an automaton of more than {MOST_STATES:,} states.")
+    return states, np.array(steps, np.int32)

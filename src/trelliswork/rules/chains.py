@@ -1,0 +1,274 @@
+r"""Chains under rules: exact answers by products with those automata that matter.
+
+The product with all rules is not built: "at most once" for m labels would have 2^m states. The best labeling of a
+*relaxation*, with only some of the rules, is the best of all if it satisfies the others, so rules that an answer breaks
+are added until none is broken. For sums, the labelings that break a rule r which is left out have at most the mass
+
+.. math:: P(\bar r \mid A) \le P(\bar r) / P(A)
+
+under the rules A of the product, and P of a single broken rule takes a product with its complement. Rules are added
+until the sum of these bounds is below 1e-12, or the product has reached its limit: then log Z is an upper bound.
+"""
+
+from collections.abc import Iterator, Sequence
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from trelliswork.errors import ImpossibleError, LimitError
+from trelliswork.inference.chain.beam import Beam
+from trelliswork.inference.chain.beam.sparse import SparseChain
+from trelliswork.inference.chain.potentials import Floats, Integers, Potentials
+from trelliswork.inference.chain.product import product
+from trelliswork.inference.chain.queries import (
+    Scores,
+    best_labelings,
+    best_labels,
+    dense_parts,
+    label_marginals,
+    log_partition,
+)
+from trelliswork.rules.automata import Automaton, Mask
+from trelliswork.rules.values import Rule
+
+Doubles = NDArray[np.float64]
+LOST = 1e-12  # mass of the labelings that may break a rule in a result that is called exact
+FEW = 3  # rules that are always multiplied in
+MOST_TRANSITIONS = 3_000_000  # of a product, for sums
+
+
+class Ruled:
+    """A rule over the labels of chains, as automata of the parts that must hold together."""
+
+    def __init__(self, rule: Rule, automata: Sequence[Automaton]) -> None:
+        self.rule, self.parts, self.automata = rule, rule.parts, list(automata)
+        for part, automaton in zip(self.parts, self.automata, strict=True):
+            if automaton.is_empty:
+                raise ImpossibleError(f"{part!r}: no labeling satisfies this rule.")
+        sizes = [len(automaton.final) for automaton in self.automata]
+        self._starts = np.cumsum([0, *sizes[:-1]])
+        self._step = np.concatenate([a.step + start for a, start in zip(self.automata, self._starts, strict=True)])
+        self._final = np.concatenate([a.final for a in self.automata])
+        self._joint: dict[tuple[int, ...], Automaton] = {}
+
+    @classmethod
+    def of(cls, rule: Rule, labels: Sequence[str]) -> "Ruled":
+        """Return the rule over labels; what was made before is kept."""
+        return _ruled(rule, tuple(labels))
+
+    def lifted(self, emits: NDArray[np.integer]) -> "Ruled":
+        """Return the rule over states that emit labels."""
+        return Ruled(self.rule, [automaton.lifted(emits) for automaton in self.automata])
+
+    def joint(self, which: Sequence[int]) -> Automaton:
+        """Return the automaton of some parts together."""
+        key = tuple(which)
+        if len(key) == 1:
+            return self.automata[key[0]]
+        if key not in self._joint:
+            if len(self._joint) > 1000:
+                self._joint.clear()
+            before = self.joint(key[:-1])
+            try:
+                self._joint[key] = before & self.automata[key[-1]]
+            except LimitError:
+                problem = f"{len(key)} rules matter at once, too many for one automaton"
+                raise LimitError(f"{problem}: {', '.join(repr(self.parts[r]) for r in key)}.") from None
+        return self._joint[key]
+
+    def broken(self, labels: Integers, lengths: Integers) -> Mask:
+        """Return which parts (B, m) labelings (B, T) break."""
+        state = np.repeat(self._starts[None], len(labels), axis=0)
+        order = np.argsort(-lengths, kind="stable")
+        ordered, ends = labels[order], np.searchsorted(-lengths[order], -np.arange(1, labels.shape[1] + 1), "right")
+        for t, n in enumerate(ends.tolist()):
+            state[:n] = self._step[state[:n], ordered[:n, t, None]]
+        out = np.empty(state.shape, bool)
+        out[order] = ~self._final[state]
+        return out
+
+    def best_labels(self, scores: Scores, beam: Beam | None = None) -> Integers:
+        """Return the most probable labels (B, T) that satisfy all rules."""
+        labels = best_labels(scores, beam)
+        active = self.broken(labels, scores.lengths)
+        which = np.flatnonzero(active.any(axis=1))
+        while len(which):
+            found = list(self._products(scores, active, which))
+            if sum(len(own) for own, _ in found) < len(which):
+                raise self._impossible(scores, which)
+            for own, part in found:
+                try:
+                    best = part.labels(best_labels(part.scores, beam))
+                except ImpossibleError:
+                    raise self._impossible(scores, own) from None
+                labels[own, : best.shape[1]] = best
+            more = self.broken(labels[which], scores.lengths[which])
+            active[which] |= more
+            which = which[more.any(axis=1)]
+        return labels
+
+    def best_labelings(self, scores: Scores, k: int) -> Iterator[tuple[Integers, Doubles]]:
+        """Yield for each sequence its k best labelings (n, T) that satisfy all rules, and log p (n,) given them."""
+        every, rows = self._checked(scores), np.arange(len(scores.lengths))
+        for b in rows:
+            one = _take(scores, rows[b : b + 1])
+            active = self.broken(best_labels(one), one.lengths)
+            while True:
+                ((_, part),) = self._products(one, active, rows[:1])
+                ((states, log_p),) = best_labelings(part.scores, k)
+                found = part.labels(states)
+                more = self.broken(found, np.full(len(found), found.shape[1])).any(axis=0) & ~active
+                if not more.any():
+                    break
+                active |= more
+            yield found, log_p + (log_partition(part.scores)[0] - every.log_z[b])
+
+    def log_partition(self, scores: Scores, beam: Beam | None = None) -> Doubles:
+        """Return log Z (B,) of the labelings that satisfy all rules; -inf where there are none."""
+        return self._sums(scores, beam).log_z
+
+    def label_marginals(self, scores: Scores, beam: Beam | None = None) -> tuple["Sums", Floats]:
+        """Return sums over the labelings that satisfy all rules, and p(label) (B, T, L)."""
+        every, rows = self._checked(scores, beam), np.arange(len(scores.lengths))
+        marginals = np.zeros(scores.log_unary.shape, scores.log_unary.dtype)
+        for own, part in self._products(scores, every.active, rows):
+            found = label_marginals(part.scores, beam)[1]
+            if part.label_of is not None:
+                hits: Any = part.label_of[:, None] == np.arange(scores.log_unary.shape[2])
+                found = found @ hits.astype(found.dtype)
+            marginals[own, : found.shape[1]] = found
+        return every, marginals
+
+    def dense_parts(self, scores: Scores) -> Iterator[tuple[Potentials, Integers | None]]:
+        """Yield chains under the rules with dense transitions, in order, and the label of each of their states."""
+        active = self._checked(scores).active
+        starts = np.flatnonzero(np.append(True, (active[1:] != active[:-1]).any(axis=1)))
+        for run in np.split(np.arange(len(active)), starts[1:]):
+            for _, part in self._products(scores, active, run):
+                for p, label_of in dense_parts(part.scores):
+                    yield p, label_of if part.label_of is None else part.label_of
+
+    def necessary(self, scores: Scores) -> tuple[list[int], float]:
+        """Return the parts that sums over all sequences need, and the share of labelings that may break others."""
+        every = self._checked(scores)
+        return np.flatnonzero(every.active.any(axis=0)).tolist(), float(every.lost.max())
+
+    def _sums(self, scores: Scores, beam: Beam | None = None) -> "Sums":
+        """Return sums over the labelings that satisfy all rules."""
+        B, m = len(scores.lengths), len(self.automata)
+        plain = log_partition(scores, beam)
+        every = Sums(plain, plain.copy(), np.ones((B, m), bool), np.zeros(B))
+        log_z, active, which = every.log_z, every.active, np.flatnonzero(plain > -np.inf)
+        against, banned = np.full((B, m), -np.inf), np.zeros((B, m), bool)  # log P of breaking a part
+        if m > FEW and len(which):
+            active[which] = self.broken(best_labels(_take(scores, which), beam), scores.lengths[which])
+            for r, automaton in enumerate(self.automata):
+                for own, part in self._parts(scores, ~automaton, which):
+                    against[own, r] = np.minimum(log_partition(part.scores, beam) - plain[own], 0.0)
+            active[which] |= against[which] > np.log(LOST / (2 * m))
+        while len(which):
+            for row in np.unique(active[which], axis=0) if m > FEW else ():
+                own = which[(active[which] == row).all(axis=1)]
+                out = np.ix_(own, self._too_many(np.flatnonzero(row), against[own].max(axis=0)))
+                active[out], banned[out] = False, True
+            log_z[which] = -np.inf
+            for own, part in self._products(scores, active, which):
+                log_z[own] = log_partition(part.scores, beam)
+            which = which[log_z[which] > -np.inf]
+            left = against[which] - np.minimum(log_z[which] - plain[which], 0.0)[:, None]
+            left[active[which]] = -np.inf
+            every.lost[which] = np.minimum(np.exp(np.minimum(left, 0.0)).sum(axis=1), 1.0)
+            more = (left > np.log(LOST / (2 * m))) & (every.lost[which] > LOST)[:, None] & ~banned[which]
+            active[which] |= more
+            which = which[more.any(axis=1)]
+        return every
+
+    def _checked(self, scores: Scores, beam: Beam | None = None) -> "Sums":
+        """Return sums; an impossible sentence is an error."""
+        every = self._sums(scores, beam)
+        if (every.log_z == -np.inf).any():
+            raise self._impossible(scores, np.flatnonzero(every.log_z == -np.inf))
+        return every
+
+    def _too_many(self, which: Integers, log_p: Doubles) -> Integers:
+        """Return those of some parts without which their product is not too large: the ones that are broken least."""
+        order = which[np.argsort(-log_p[which], kind="stable")]
+        for n in range(1, len(order) + 1):
+            try:
+                automaton = self.joint(np.sort(order[:n]).tolist())
+            except LimitError:
+                return order[n - 1 :]
+            if len(automaton.final) * automaton.step.shape[1] ** 2 > MOST_TRANSITIONS:
+                return order[n - 1 :]
+        return order[:0]
+
+    def _products(self, scores: Scores, active: Mask, which: Integers) -> Iterator[tuple[Integers, "Part"]]:
+        """Yield sequences and their products with their active parts."""
+        rows, group = np.unique(active[which], axis=0, return_inverse=True)
+        for k, row in enumerate(rows):
+            own = which[group.reshape(-1) == k]
+            if row.any():
+                yield from self._parts(scores, self.joint(np.flatnonzero(row).tolist()), own)
+            else:
+                yield own, Part(_take(scores, own), None)
+
+    def _parts(self, scores: Scores, automaton: Automaton, which: Integers) -> Iterator[tuple[Integers, "Part"]]:
+        """Yield sequences and their products with an automaton; those that it cannot accept are left out."""
+        fits = np.isin(scores.lengths, [n for n in np.unique(scores.lengths[which]) if automaton.accepts_length(n)])
+        which = which[fits[which]]
+        by_position = isinstance(scores, Potentials) and not scores.shared
+        for own in which[:, None] if by_position else (which,) if len(which) else ():
+            yield own, Part(*product(_take(scores, own), automaton.step, automaton.final, automaton.live))
+
+    def _impossible(self, scores: Scores, which: Integers) -> ImpossibleError:
+        """Return the error of the first impossible sentence: it names a rule that no labeling satisfies."""
+        for b in which[:, None]:
+            culprit = repr(self.rule)
+            for part, automaton in zip(self.parts, self.automata, strict=True):
+                found = list(self._parts(scores, automaton, b))
+                if not found or log_partition(found[0][1].scores)[0] == -np.inf:
+                    culprit = repr(part)
+                    break
+            else:
+                some = [
+                    log_partition(part.scores)[0]
+                    for _, part in self._products(scores, np.ones((len(scores.lengths), len(self.parts)), bool), b)
+                ]
+                if some and some[0] > -np.inf:
+                    continue
+            if log_partition(_take(scores, b))[0] == -np.inf:
+                return ImpossibleError("no labeling of this sentence is possible, whatever the rules.").at(int(b[0]))
+            n = int(scores.lengths[b[0]])
+            return ImpossibleError(f"no labeling of this sentence of {n} words satisfies {culprit}.").at(int(b[0]))
+        raise AssertionError("no sentence is impossible")
+
+
+class Sums(NamedTuple):
+    """Sums over labelings of a batch."""
+
+    plain: Doubles  # (B,) log Z without rules
+    log_z: Doubles  # (B,) log Z under rules; an upper bound if ``lost`` is not negligible
+    active: Mask  # (B, m) the parts of the product that was used
+    lost: Doubles  # (B,) bound on the share of labelings that break other parts
+
+
+class Part(NamedTuple):
+    """A product of sequences with an automaton, and the label of each state if states do not emit labels."""
+
+    scores: Scores
+    label_of: Integers | None
+
+    def labels(self, states: Integers) -> Integers:
+        """Return the labels of states; -1 stays -1."""
+        return states if self.label_of is None else np.append(self.label_of, -1)[states]
+
+
+def _take(scores: Scores, which: Integers) -> Scores:
+    return scores.take(which) if isinstance(scores, SparseChain) else scores.take(which, scores.log_unary.dtype.type)
+
+
+@lru_cache(maxsize=64)
+def _ruled(rule: Rule, labels: tuple[str, ...]) -> Ruled:
+    return Ruled(rule, [part.automaton(labels) for part in rule.parts])
