@@ -216,8 +216,6 @@ COMMANDS = {
          Option("learning-rate", float, "Step size of AdamW.", default="0.003"),
          Option("state-dropout", float, "Fraction of states that a batch leaves out.",
                 default="0.1; 0.5 from 4096 states on", min=0, max=0.99),
-         Option("em-iterations", int, "EM iterations before gradient training, for sizes without a rank.",
-                default="0", min=0),
          Option("keep", str, "Folder for models and checkpoints, from which the same command resumes."),
          Option("kneser-ney/no-kneser-ney", bool, "Include the 5-gram baseline.", default="yes")),
     ),

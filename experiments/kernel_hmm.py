@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
 
 from experiments.machine import peak_memory, restart_peak_memory
 from experiments.tables import Curve, Say, Table
@@ -18,7 +17,6 @@ from trelliswork.errors import DataError, ValueRangeError
 from trelliswork.inference import lowrank
 from trelliswork.learning.report import Step
 from trelliswork.models import HMMLanguageModel
-from trelliswork.models.hmm_lm.kernel_features import Approximation, softmax_error
 
 SOFTMAX = {128: 225.9, 256: 208.3, 512: 180.8, 1024: 172.7}  # validation, the authors' logs
 RANKS = {(4096, 512): 507, (4096, 1024): 790, (4096, 2048): 1171}  # singular values > 1e-5, the authors' logs
@@ -32,7 +30,6 @@ COLUMNS = [
 ]  # fmt: skip
 LARGE = 4096  # number of states from which on the settings below are the defaults
 OF_LARGE = {"state_dropout": 0.5, "batch_tokens": 4096}
-METHODS: tuple[Approximation, ...] = ("positive", "orthogonal", "fourier", "nystroem", "taylor")
 Words = list[list[str]]
 
 
@@ -70,7 +67,6 @@ def kernel_hmm(
     batch_tokens: int | None = None,
     learning_rate: float | None = None,
     state_dropout: float | None = None,
-    em_iterations: int = 0,
     keep: str | os.PathLike[str] | None = None,
     say: Say = lambda _: None,
 ) -> Table:
@@ -82,8 +78,6 @@ def kernel_hmm(
     folder ``keep`` is for trained models and checkpoints, from which the same call resumes.
     """
     chosen = [Size.parse(size) if isinstance(size, str) else size for size in sizes]
-    if em_iterations and any(size.rank for size in chosen):
-        raise ValueRangeError("em_iterations applies to softmax models: choose sizes without a rank.")
     train, dev, test = (read_text(Path(folder) / f"ptb.{part}.txt").sentences(0) for part in ("train", "valid", "test"))
     train = train[: n_sentences or None]
     table = Table(
@@ -104,9 +98,7 @@ def kernel_hmm(
     for size in chosen:
         settings: dict[str, Any] = (OF_LARGE if size.states >= LARGE else {}) | options
         lm = HMMLanguageModel(
-            size.states, rank=size.rank or None,
-            max_iter=max_iter, em_iterations=em_iterations, seed=seed, options={"schedule": "linear"},
-            **settings,
+            size.states, n_blocks=1, rank=size.rank or None, max_iter=max_iter, seed=seed, **settings
         )  # fmt: skip
         restart_peak_memory()
         _one(table, size, _trained(lm, size, train, dev, keep, say, max_minutes), test)
@@ -198,13 +190,12 @@ def _one(table: Table, size: Size, lm: HMMLanguageModel, test: Words) -> None:
 def same_as_dense(lm: HMMLanguageModel, sentences: Words) -> float:
     """Return the largest relative difference of log evidences to those of the dense matrix, in float64."""
     from trelliswork.models.hmm_lm.data import number
-    from trelliswork.models.hmm_lm.training import score_sentences
 
-    log_start, transition, log_emission = lm.tables()
-    exact = type(transition)(*(part.double() for part in transition.tensors()))
+    log_start, transition, log_emission, _ = lm.tables()
+    exact = lowrank.double(transition)
     data = number(sentences, lm._words)
     one, other = (
-        score_sentences(log_start.double(), matrix, log_emission.double(), data)
+        lowrank.score(log_start.double(), matrix, log_emission.double(), data.words, data.offsets)
         for matrix in (exact, lowrank.Dense(exact.dense()))
     )
     return float(np.abs(one / other - 1).max())
@@ -222,47 +213,3 @@ def _baseline(table: Table, train: Words, dev: Words, test: Words, say: Say) -> 
     table.rows.append([name, valid, None, tested, 141.2, took, took / 60, 1, *[None] * 4])
     table.add(f"{name}: validation", None, valid, unit, took, "a baseline")
     table.add(f"{name}: test", 141.2, tested, unit, took, "theirs: Mikolov's thesis, the same text; a baseline")
-
-
-def kernel_features(
-    *,
-    features: Sequence[int] = (16, 64, 256, 1024),
-    n_states: int = 256,
-    n_dims: int = 8,
-    norm: float = 1.5,
-    n_draws: int = 5,
-    seed: int = 0,
-    say: Say = lambda _: None,
-) -> Table:
-    """Measure the error of softmax rows of approximate exponential kernels, by number of features.
-
-    There are ``n_states`` random points; longer ones (``norm``) make a sharper softmax, which is harder to approximate.
-    Errors are means over ``n_draws`` of random features.
-    """
-    generator = torch.Generator().manual_seed(seed)
-    u, v = (torch.randn(n_states, n_dims, generator=generator).double() for _ in range(2))
-    u, v = (norm * x / x.norm(dim=1, keepdim=True) for x in (u, v))
-    table = Table(
-        f"Softmax over {n_states} points of length {norm:g} in {n_dims} dimensions: error of approximate kernels",
-        ["method", "features", "distance", "worst row", "negative"],
-        axes=("features", "total variation distance"),
-        notes=[
-            "distance: total variation of rows, mean; negative: fraction of entries below zero, which are set to zero.",
-            "taylor: as many features as the largest full degree that fits.",
-        ],
-    )
-    for method in METHODS:
-        say(method)
-        curve = Curve(method)
-        for n in features:
-            errors = [softmax_error(u.numpy(), v.numpy(), method, n, seed + k) for k in range(n_draws)]
-            distance, worst, negative = (
-                float(np.mean([getattr(e, name) for e in errors])) for name in ("distance", "worst", "negative")
-            )
-            size = errors[0].n_features
-            table.rows.append([method, size, distance, worst, negative])
-            curve.add(size, distance)
-            note = f"mean of {n_draws} draws; the paper has no figures for this"
-            table.add(f"{method}, {size} features", None, distance, "total variation distance", None, note)
-        table.curves.append(curve)
-    return table

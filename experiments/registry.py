@@ -210,7 +210,7 @@ EXPERIMENTS: tuple[Experiment, ...] = (  # in the order of the papers
     ),
     Experiment(
         "kernel-features", 4, "approximations of the exponential kernel, by features",
-        f"{ROOM}.kernel_hmm:kernel_features",
+        f"{ROOM}.kernel_features:kernel_features",
         full={"features": (16, 64, 256, 1024), "n_states": 256, "n_dims": 8, "norm": 1.5, "seed": 0},
         small={"features": (16, 64), "n_states": 64}, minutes=0.2,
     ),

@@ -81,16 +81,16 @@ def dense(params: Params) -> Task:
     from trelliswork.inference.lowrank import Dense, LowRank
 
     start, left, right, emission = _tensors(params)
-    return _forward(Dense(LowRank(left, right).dense()), start, emission, params)
+    return _forward(Dense(LowRank(left, right).dense()[0]), start, emission, params)
 
 
 def _forward(transition: Any, start: Any, emission: Any, params: Params) -> Task:
     """Return the task of the log evidence alone."""
-    from trelliswork.inference.lowrank import passes
+    from trelliswork.inference.lowrank import score
 
     given = start.log(), transition, emission.log()
     ids, offsets = words(params).ravel(), np.arange(0, params["B"] * params["T"] + 1, params["T"])
-    return Task(lambda: Evidence(passes.score(*given, ids, offsets), None, None), digest)
+    return Task(lambda: Evidence(score(*given, ids, offsets), None, None), digest)
 
 
 def torch_autograd(params: Params) -> Task:

@@ -88,11 +88,6 @@ def test_kernel_hmm_resumes_from_kept_models(files, tmp_path):
     assert "other data or settings" in run("--learning-rate", 0.5, ok=False)
 
 
-def test_kernel_hmm_with_invalid_options(files):
-    output = call("kernel-hmm", "--data", files, "--size", "8/3", "--em-iterations", 2, ok=False)
-    assert "em_iterations applies to softmax models" in output
-
-
 def test_low_rank_and_dense_transitions_give_the_same_results(files):
     from experiments.kernel_hmm import same_as_dense
 
@@ -104,7 +99,7 @@ def test_low_rank_and_dense_transitions_give_the_same_results(files):
 def test_kernel_features():
     text = call("kernel-features", "--features", 8, "--features", 64, "--states", 30, "--dims", 3, "--quiet")
     assert "nystroem" in text
-    from experiments.kernel_hmm import kernel_features
+    from experiments.kernel_features import kernel_features
 
     table = kernel_features(features=(4, 64), n_states=40, n_dims=4)
     by_method = {curve.name: curve.y for curve in table.curves}

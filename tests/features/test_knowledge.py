@@ -321,6 +321,7 @@ class TestWordVectors:
         text = [line.split() for line in ("the cat sleeps", "the dog sleeps", "a cat barks", "a dog barks")] * 3
         for model in (
             tw.HMMLanguageModel(4, max_iter=1).fit(text),
+            tw.HMMLanguageModel(4, n_blocks=2, max_iter=1).fit(text),
             tw.MRFLanguageModel(2, max_iter=50, tol=0.1, unknown="error").fit(text),
             LogBilinear(1, rank=3, max_iter=1, unknown="error").fit(text),
         ):

@@ -2,6 +2,7 @@
 
 import itertools
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,15 @@ import torch
 from tests.distributions.backends import computed_by
 from tests.inference.differential import Problem, Scores, Tally, on_threads
 from tests.inference.factorial.cases import Case
-from tests.inference.lowrank.cases import dense, enumerate_states, random_hmm, random_words
+from tests.inference.lowrank.cases import (
+    Blocked,
+    dense,
+    enumerate_states,
+    one_block,
+    random_blocks,
+    random_hmm,
+    random_words,
+)
 from tests.oracle import fields
 from tests.oracle.alignments import Aligned
 from tests.oracle.chain import enumerate_batch
@@ -26,7 +35,7 @@ from trelliswork.inference import factorial
 from trelliswork.inference.graph.engines import bp, exact, max_product, mean_field, structured_mean_field, trw
 from trelliswork.inference.lifted import ChainCover, SparseTable, Star, sentences
 from trelliswork.inference.lifted import exact as lifted_exact
-from trelliswork.inference.lowrank import log_evidence, marginals, score, viterbi
+from trelliswork.inference.lowrank import Blocks, Messages, Open, log_evidence, posteriors, score, viterbi
 from trelliswork.inference.tree.second_order import infer, parts
 
 COPIES = 9  # of a batch, so that threads have something to share
@@ -446,49 +455,55 @@ def factorial_chain(rng: np.random.Generator, tally: Tally) -> None:
 
 
 def lowrank(rng: np.random.Generator, tally: Tally) -> None:
-    """Probabilities, from uniform to peaked ones, some of them zero; passes over low rank, dense and in float32."""
-    S, R, W = int(rng.integers(1, 5)), int(rng.integers(1, 4)), 4
-    seed, band = int(rng.integers(2**31)), int(rng.integers(0, 2))
-    peaked = float(rng.choice([0, 1, 5]))
-    log_start, transition, log_emission = random_hmm(S, R, W, seed=seed, band=band, peaked=peaked)
-    if rng.random() < 0.5:
-        log_emission[torch.from_numpy(rng.random((W, S)) < 0.3)] = -torch.inf
-        log_start[torch.from_numpy(rng.random(S) < 0.3)] = -torch.inf
+    """Probabilities, some of them zero: passes over low rank, dense, blocks and in float32; queries."""
+    C, k, W = int(rng.integers(1, 4)), int(rng.integers(1, 3)), 4
+    seed, peaked = int(rng.integers(2**31)), float(rng.choice([0, 1, 5]))
     lengths = rng.integers(1, 5, int(rng.integers(1, 5)))
     words, offsets = random_words(W, lengths, seed=seed)
-    with np.errstate(invalid="ignore"):
-        want = [
-            enumerate_states(log_start, transition.dense(), log_emission, words[a:b])
-            for a, b in itertools.pairwise(offsets)
-        ]
-    size = 50.0
-    log_z = np.array([w[0] for w in want])
-    model = log_start, transition, log_emission
-    tally.same("enumeration", "score", score(*model, words, offsets), log_z, size)
-    tally.same("enumeration", "log evidence", log_evidence(*model, words, offsets), log_z, size)
-    tally.same(
-        "enumeration", "dense", log_evidence(log_start, dense(transition), log_emission, words, offsets), log_z, size
-    )
-    value, posterior = marginals(*model, words, offsets)
-    tally.same("enumeration", "log Z", value, log_z, size)
-    impossible = np.repeat(np.isneginf(log_z), lengths)
-    tally.same(
-        "enumeration", "marginals", posterior[~impossible], np.concatenate([w[1] for w in want])[~impossible], size
-    )
-    tally.same(
-        "enumeration", "marginals of impossible sentences", posterior[impossible], 0 * posterior[impossible], size
-    )
-    single = [x.float() for x in (log_start, log_emission)]
-    narrow = type(transition)(*(x.float() for x in transition.tensors()))
-    tally.same("float32", "log Z", score(single[0], narrow, single[1], words, offsets), log_z, size)
-    if np.isfinite(log_z).all():
-        _, values = viterbi(*model, words, offsets)
-        tally.same("enumeration", "best score", values, [w[3] for w in want], size)
+    if rng.random() < 0.5:
+        start, transition, emission = random_hmm(C * k, int(rng.integers(1, 4)), W, seed=seed, peaked=peaked)
+        blocks, start = np.zeros(W, np.int64), start[None]
+        whole = start[0], dense(transition), emission
     else:
-        with pytest.raises(ImpossibleError):
-            viterbi(*model, words, offsets)
+        model = random_blocks(C, k, W, seed=seed, features=bool(rng.random() < 0.5))
+        start, transition, emission, blocks = model
+        whole = one_block(model)
+    if rng.random() < 0.5:
+        drop, first = (
+            torch.from_numpy(rng.random(emission.shape) < 0.3),
+            torch.from_numpy(rng.random(start.shape) < 0.3),
+        )
+        emission[drop], start[first] = -torch.inf, -torch.inf
+        if isinstance(transition, Blocks):
+            whole = one_block(Blocked(start, transition, emission, blocks))
+    with np.errstate(invalid="ignore"):
+        want = [enumerate_states(whole[0], whole[1].dense()[0], whole[2], words[a:b])
+                for a, b in itertools.pairwise(offsets)]  # fmt: skip
+    size, log_z = 50.0, np.array([w[0] for w in want])
+    given = start, transition, emission, words, offsets, blocks
+    tally.same("enumeration", "score", score(*given), log_z, size)
+    tally.same("enumeration", "dense", log_evidence(*whole, words, offsets), log_z, size)
+    for n, (a, b) in enumerate(itertools.pairwise(offsets)):
+        evidence = [Open(blocks[w : w + 1], emission[w : w + 1]) for w in words[a:b]]
+        messages = Messages(start, transition, evidence)
+        tally.same("enumeration", "log Z", messages.log_z, log_z[n], size)
+        if np.isneginf(log_z[n]):
+            with pytest.raises(ImpossibleError):
+                viterbi(start, transition, evidence)
+            continue
+        tally.same("enumeration", "best score", viterbi(start, transition, evidence)[1], want[n][3], size)
+        p = want[n][1].reshape(b - a, -1, start.shape[1])[np.arange(b - a), blocks[words[a:b]]]
+        rows = [x * y for x, y in zip(messages.alpha, messages.backward(), strict=True)]
+        tally.same("enumeration", "marginals", torch.cat(rows), p, size)
+    narrow = replace(transition, **{x: y.float() for x, y in vars(transition).items() if isinstance(y, torch.Tensor)})
+    tally.same("float32", "log Z", score(start.float(), narrow, emission.float(), *given[3:]), log_z, size)
     many = np.tile(words, 40), np.concatenate([[0], np.cumsum(np.tile(lengths, 40))])
-    on_threads(tally, "marginals", lambda: [score(*model, *many), *marginals(*model, *many)])
+
+    def passes() -> list[Any]:
+        found = posteriors(*given[:3], *many, blocks)
+        return [score(*given[:3], *many, blocks), *(p for _, p in found)]
+
+    on_threads(tally, "marginals", passes)
 
 
 def lifted(rng: np.random.Generator, tally: Tally) -> None:

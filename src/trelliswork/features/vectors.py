@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trelliswork.compute.kernel_cache import cache_directory
+from trelliswork.compute.limits import check_cost
 from trelliswork.data.files import GZIP, shorten
 from trelliswork.errors import DataError, ShapeError
 
@@ -110,9 +111,14 @@ class WordVectors:
         if callable(getattr(model, "vectors", None)):
             table = np.asarray(model.vectors(), np.float32)
         elif hasattr(model, "state_frequencies"):
-            emission = model.tables()[2].exp().double().numpy()[: len(words)]
-            joint = emission * model.state_frequencies()
-            table = np.sqrt(joint / np.maximum(joint.sum(axis=1, keepdims=True), 1e-300)).astype(np.float32)
+            emission, blocks = (np.asarray(x)[: len(words)] for x in model.tables()[2:])
+            k, frequencies = emission.shape[1], model.state_frequencies()
+            check_cost(f"vectors of {len(frequencies):,} states", n_bytes=4.0 * len(words) * len(frequencies))
+            states = blocks[:, None] * k + np.arange(k)
+            joint = np.exp(emission) * frequencies[states]
+            table = np.zeros((len(words), len(frequencies)), np.float32)
+            shares = np.sqrt(joint / np.maximum(joint.sum(axis=1, keepdims=True), 1e-300))
+            np.put_along_axis(table, states, shares.astype(np.float32), axis=1)
         else:
             raise DataError(f"a model of kind {model.family} has no vectors of words.")
         kept = [k for k, word in enumerate(words) if word not in ("<s>", "</s>", "<unk>")]

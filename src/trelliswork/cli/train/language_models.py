@@ -15,6 +15,7 @@ from trelliswork.data.reading.inputs import own_text, totals
 if TYPE_CHECKING:
     from trelliswork.models import HMMLanguageModel, KneserNey, LogBilinear, MRFLanguageModel
 
+MOST_EPOCHS = 40  # of an HMM language model without --max-iter
 TextFiles = Annotated[
     list[str] | None,
     typer.Argument(
@@ -34,7 +35,7 @@ def hmm_lm(
     ] = None,
     format: FormatOption = FileFormat.auto,
 ) -> dict[str, Any]:
-    """Train an HMM language model. Ctrl-C stops at the next validation and saves the best parameters.
+    """Train an HMM language model. Ctrl-C stops after the epoch and saves the best parameters.
 
     Text has one sentence per line and words between white space. The model is a directory for score, evaluate,
     sample, fill, inspect and explore.
@@ -43,8 +44,7 @@ def hmm_lm(
     layout = words_layout(source, FileFormat.text if format == FileFormat.auto else format, None, None)
     corpus, dev = read_words(source, layout), job.read_dev(read_words, layout)
     n_sentences, n_tokens = totals(len(corpus), corpus.n_tokens)
-    total = model.max_iter * model.evaluations
-    job.fit(model, corpus, n_tokens=n_tokens // model.evaluations, total=total, dev=dev)
+    job.fit(model, corpus, n_tokens=n_tokens, total=model.max_iter or MOST_EPOCHS, dev=dev)
     job.sample = lambda: part(None if dev is None else (dev,), corpus)
     model.input_ = layout.to_dict()
     return {

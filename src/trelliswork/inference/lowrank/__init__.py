@@ -1,28 +1,30 @@
-"""HMMs with a low-rank (or dense) transition matrix: sums over states by two thin matrix products per word.
+"""HMMs with many states: transitions of low rank or dense, over all states or between blocks of them.
 
-``potentials`` holds transitions and checks, ``packing`` the layout of sentences; ``sweep`` and ``fused`` are two
-implementations of forward-backward, ``passes`` and ``rank_space`` use them, and ``autograd`` has the torch gradient.
+``potentials`` holds transitions, ``packing`` the layout of sentences, ``sweep`` forward-backward over many sentences;
+``passes`` scores words and has the torch gradient, ``queries`` answer questions about one sentence with evidence.
 """
 
-from trelliswork.inference.lowrank.autograd import log_evidence
-from trelliswork.inference.lowrank.packing import Packed, groups, pack
-from trelliswork.inference.lowrank.passes import draw, expectations, following, marginals, sample_states, step, viterbi
-from trelliswork.inference.lowrank.potentials import Dense, LowRank, Transition
-from trelliswork.inference.lowrank.rank_space import score
+from trelliswork.inference.lowrank.packing import Moves, groups, moves, pack
+from trelliswork.inference.lowrank.passes import double, log_evidence, posteriors, score
+from trelliswork.inference.lowrank.potentials import Blocks, Dense, LowRank, Transition
+from trelliswork.inference.lowrank.queries import Messages, Open, draw, moved, step, viterbi
 
 __all__ = [
+    "Blocks",
     "Dense",
     "LowRank",
-    "Packed",
+    "Messages",
+    "Moves",
+    "Open",
     "Transition",
+    "double",
     "draw",
-    "expectations",
-    "following",
     "groups",
     "log_evidence",
-    "marginals",
+    "moved",
+    "moves",
     "pack",
-    "sample_states",
+    "posteriors",
     "score",
     "step",
     "viterbi",

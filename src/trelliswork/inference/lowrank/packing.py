@@ -1,6 +1,7 @@
 """Sentences of different lengths as one array, position by position: no padding."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -9,16 +10,49 @@ from trelliswork.errors import ShapeError, ValueRangeError
 
 Ints = NDArray[np.int64]
 LEAST_SENTENCES = 16  # per group: fewer make thin matrix products
-MOST_GROUPS = 4  # each has its own gradients to be summed
+MOST_GROUPS = 4  # one thread works on a group
+
+
+class Moves(NamedTuple):
+    """The pairs of blocks that adjacent words need, each once."""
+
+    blocks: Ints  # (W,) block of the states that emit each row of the emission table
+    pairs: Ints  # (M, 2) block before and block after, sorted
+    into: Ints  # (N,) number of the pair that leads into each word; any number for first words
+
+
+def moves(words: Ints, offsets: Ints, blocks: Ints) -> Moves:
+    """Return the moves between the blocks (W,) of the words of sentences.
+
+    Examples
+    --------
+    >>> found = moves(np.array([0, 1, 0, 2, 2]), np.array([0, 3, 5]), np.array([0, 1, 1]))
+    >>> found.pairs.tolist(), found.into.tolist()
+    ([[0, 1], [1, 0], [1, 1]], [0, 0, 1, 0, 2])
+    """
+    C = int(blocks.max(initial=0)) + 1
+    of_word = blocks[words]
+    codes = np.roll(of_word, 1) * C + of_word
+    inner = np.ones(len(words), bool)
+    inner[offsets[:-1]] = False
+    distinct = np.unique(codes[inner])
+    into = np.zeros(len(words), np.int64)
+    into[inner] = np.searchsorted(distinct, codes[inner])
+    return Moves(blocks, np.stack(np.divmod(distinct, C), axis=1), into)
+
+
+def one_block(n_rows: int, n_words: int) -> Moves:
+    """Return the moves of a model with one block."""
+    return Moves(np.zeros(n_rows, np.int64), np.zeros((1, 2), np.int64), np.zeros(n_words, np.int64))
 
 
 @dataclass(frozen=True)
 class Packed:
     """Words of some sentences, longest first; all first words, then all second words, and so on."""
 
-    words: Ints  # (N,) rows of the emission table
+    at: Ints  # (N,) index of each word in the caller's arrays
     sizes: Ints  # (T,): ``sizes[t]`` sentences have a word at position t: the first ones
-    offsets: Ints  # (T + 1,): position t is ``words[offsets[t] : offsets[t + 1]]``
+    offsets: Ints  # (T + 1,): position t is ``at[offsets[t] : offsets[t + 1]]``
     order: Ints  # (B,) index of each sentence in the caller's order
 
     @property
@@ -26,25 +60,16 @@ class Packed:
         """Number of sentences."""
         return len(self.order)
 
-    @property
-    def lengths(self) -> Ints:
-        """Number of words of each sentence, in the packed order."""
-        return (self.sizes[None] > np.arange(self.n_sentences)[:, None]).sum(axis=1)
 
-    def rows(self, b: int) -> Ints:
-        """Return the indices in ``words`` of sentence b (in the packed order)."""
-        return self.offsets[:-1][self.sizes > b] + b
-
-
-def pack(words: Ints, offsets: Ints, which: Ints | None = None) -> Packed:
-    """Pack sentences ``which`` (all by default), sentence n being ``words[offsets[n] : offsets[n + 1]]``.
+def pack(offsets: Ints, which: Ints | None = None) -> Packed:
+    """Pack sentences ``which`` (all by default), sentence n being words ``offsets[n]`` to ``offsets[n + 1] - 1``.
 
     Examples
     --------
-    >>> pack(np.array([5, 6, 7, 8, 9]), np.array([0, 2, 5])).words.tolist()
-    [7, 5, 8, 6, 9]
+    >>> pack(np.array([0, 2, 5])).at.tolist()
+    [2, 0, 3, 1, 4]
     """
-    words, offsets = np.asarray(words, np.int64), np.asarray(offsets, np.int64)
+    offsets = np.asarray(offsets, np.int64)
     which = np.arange(len(offsets) - 1) if which is None else np.asarray(which, np.int64)
     if len(which) == 0:
         raise ShapeError("no sentence to pack: at least one is required.")
@@ -56,24 +81,12 @@ def pack(words: Ints, offsets: Ints, which: Ints | None = None) -> Packed:
     T = int(lengths[0])
     sizes = np.searchsorted(-lengths, -np.arange(T), side="left")  # the number of sentences longer than t
     starts = offsets[order]
-    packed = np.concatenate([words[starts[:n] + t] for t, n in enumerate(sizes)])
-    return Packed(packed, sizes.astype(np.int64), np.concatenate([[0], np.cumsum(sizes)]), order)
+    at = np.concatenate([starts[:n] + t for t, n in enumerate(sizes)])
+    return Packed(at, sizes.astype(np.int64), np.concatenate([[0], np.cumsum(sizes)]), order)
 
 
-def groups(words: Ints, offsets: Ints) -> list[Packed]:
+def groups(offsets: Ints) -> list[Packed]:
     """Return packed groups of sentences of similar lengths, for threads; the groups depend on the sentences alone."""
-    lengths = np.diff(offsets)
-    order = np.argsort(-lengths, kind="stable")
+    order = np.argsort(-np.diff(offsets), kind="stable")
     n = max(1, min(MOST_GROUPS, len(order) // LEAST_SENTENCES))
-    return [pack(words, offsets, order[k::n]) for k in range(n)]
-
-
-def merge(parts: list[Packed]) -> Packed:
-    """Merge the sentences of several groups into one."""
-    if len(parts) == 1:
-        return parts[0]
-    lengths = np.concatenate([part.lengths for part in parts])
-    offsets = np.concatenate([[0], np.cumsum(lengths)])
-    words = np.concatenate([part.words[part.rows(b)] for part in parts for b in range(part.n_sentences)])
-    merged = pack(words, offsets)
-    return replace(merged, order=np.concatenate([part.order for part in parts])[merged.order])
+    return [pack(offsets, order[k::n]) for k in range(n)]

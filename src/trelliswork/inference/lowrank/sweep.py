@@ -1,9 +1,10 @@
-"""Forward and backward over one packed group of sentences, with two thin matrix products per position.
+"""Forward and backward over packed groups of sentences, one product with the matrix of its move per word.
 
 A group is the work of one thread: its products run on that thread alone, so that results do not depend on the number of
-threads.
+threads. Expected counts are sums over all rows, after both passes.
 """
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -11,149 +12,129 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from trelliswork.compute import torch_threads
 from trelliswork.inference.lowrank.kernels.rows import absorb, observe
-from trelliswork.inference.lowrank.packing import Packed
+from trelliswork.inference.lowrank.packing import Ints, Moves, Packed, groups
 from trelliswork.inference.lowrank.potentials import Transition
-
-BLOCK_ROWS = 256  # rows whose messages are kept until the transition counts are added: a deep enough product
 
 
 @dataclass
 class Counts:
     """Weighted expected counts: the gradient of the weighted sum of log evidences."""
 
-    start: Tensor  # (S,) first states: the gradient with respect to ``log start``
-    emission: Tensor  # (W, S) states at words: the gradient with respect to ``log emission``
-    transition: list[Tensor]  # the gradient with respect to the tensors of the transition (not their logarithms)
+    start: Tensor  # (C, k) first states: the gradient with respect to ``log start``
+    emission: Tensor  # (W, k) states at words: the gradient with respect to ``log emission``
+    transition: list[Tensor]  # the gradient with respect to the matrices of the transition (not their logarithms)
+    scale: Tensor | None  # (M, k) the gradient with respect to its ``log_scale``
 
 
-class Sweep:
-    """Messages of one group: ``start`` (S,), ``emission[w, z]`` is p(word w | z) up to a factor for each word.
+class ForwardBackward:
+    """Messages of sentences: ``start`` (C, k), ``emission[w, z]`` is p(word w | z) up to a factor for each word.
 
-    With ``every``, the states of every ``every``-th position only are kept; the backward pass recomputes the others and
-    takes a sixth longer. Time O(N S R); memory O(N (S + R)), with ``every`` O(N (S / every + R) + every B S).
+    Time O(N k^2) for dense moves, O(N k R) for low rank; memory O(N (k + R)).
     """
 
     def __init__(
-        self, packed: Packed, start: Tensor, transition: Transition, emission: Tensor, *, every: int | None = None
+        self, start: Tensor, transition: Transition, emission: Tensor, words: Ints, offsets: Ints, moves: Moves
     ) -> None:
-        self.packed, self.start, self.transition, self.emission = packed, start, transition, emission
-        self.every = every
-        N, S = len(packed.words), len(start)
-        self.norms: NDArray[np.float64] = np.empty(N)
-        self._compressed = torch.empty(N, transition.width, dtype=start.dtype)
-        kept = np.ones(len(packed.sizes), bool) if every is None else np.arange(len(packed.sizes)) % every == every - 1
-        starts = np.cumsum(np.where(kept, packed.sizes, 0)) - packed.sizes
-        self._kept, self._at = kept, starts  # positions whose states are kept, and their first rows
-        self._alpha = torch.empty(int(packed.sizes[kept].sum()), S, dtype=start.dtype)
+        self.start, self.transition, self.emission = start, transition, emission
+        self.words, self.moves, self.parts = words, moves, groups(offsets)
+        self.norms: NDArray[np.float64] = np.empty(len(words))
+        self._sizes = [len(part.at) for part in self.parts]
+        self._alpha = self._rows(len(words), start.shape[-1])
+        self._forward = self._rows(len(words), transition.width)
+
+    def _rows(self, n: int, width: int) -> list[Tensor]:
+        """Return an array of rows, as one view for each group."""
+        return list(torch.empty(n, width, dtype=self.start.dtype).split(self._sizes))
 
     def forward(self) -> NDArray[np.float64]:
-        """Return the log evidence of each sentence (B,), in the packed order."""
-        packed = self.packed
-        spare = None
-        if self.every is not None:
-            shape = 2, int(packed.sizes[0]), len(self.start)
-            spare = torch.empty(shape, dtype=self.start.dtype)
-        log_z = np.zeros(packed.n_sentences)
-        before = torch.empty(0)
-        for t, n in enumerate(packed.sizes.tolist()):
-            if self._kept[t]:
-                alpha = self._alpha[self._at[t] : self._at[t] + n]
-            else:
-                assert spare is not None
-                alpha = spare[t % 2, :n]
-            self._step(t, before[:n], alpha, push=True)
-            with np.errstate(divide="ignore"):
-                log_z[:n] += np.log(self.norms[packed.offsets[t] : packed.offsets[t + 1]])
-            before = alpha
+        """Return the log evidence of each sentence (B,), in the caller's order."""
+        log_z = np.empty(sum(part.n_sentences for part in self.parts))
+        norms = np.split(self.norms, np.cumsum(self._sizes)[:-1])
+
+        def work(g: int) -> None:
+            part, alpha, compressed = self.parts[g], self._alpha[g], self._forward[g]
+            own = np.zeros(part.n_sentences)
+            for t, n in enumerate(part.sizes.tolist()):
+                a, b = part.offsets[t], part.offsets[t + 1]
+                words, which = self.words[part.at[a:b]], self.moves.into[part.at[a:b]]
+                if t == 0:
+                    alpha[a:b] = self.start.reshape(-1, alpha.shape[1])[torch.from_numpy(self.moves.blocks[words])]
+                else:
+                    before = alpha[part.offsets[t - 1] :][:n]
+                    self.transition.push(before, which, self.moves.pairs, compressed[a:b], alpha[a:b])
+                observe(alpha[a:b].numpy(), self.emission.numpy(), words, norms[g][a:b])
+                with np.errstate(divide="ignore"):
+                    own[:n] += np.log(norms[g][a:b])
+            log_z[part.order] = own
+
+        run_groups(self.parts, work)
         return log_z
 
-    def states(self) -> Tensor:
-        """Return p(z_t | words up to t) (N, S), packed; requires ``every=None``."""
-        return self._alpha
+    def backward(self, weights: NDArray[np.floating]) -> Tensor:
+        """Pass messages back, times the weight of each sentence (B,); return p(z_t | x) times it (N, k)."""
+        N, k = len(self.words), self.start.shape[-1]
+        self._message, self._backward = self._rows(N, k), self._rows(N, self.transition.width)
+        self._posterior = self._rows(N, k)
+        norms = np.split(self.norms, np.cumsum(self._sizes)[:-1])
+        ordered = torch.empty(N, k, dtype=self.start.dtype)
 
-    def _step(self, t: int, before: Tensor, alpha: Tensor, *, push: bool) -> None:
-        """Compute the states at position t from those of the position before."""
-        a, b = self.packed.offsets[t], self.packed.offsets[t + 1]
-        words, emission = self.packed.words[a:b], self.emission.numpy()
-        if t == 0:
-            alpha[:] = self.start
-        else:
-            step = self.transition.push if push else self.transition.push_again
-            step(before, self._compressed[a:b], alpha)
-        observe(alpha.numpy(), emission, words, self.norms[a:b])
+        def work(g: int) -> None:
+            part, message, posterior = self.parts[g], self._message[g], self._posterior[g]
+            weight = torch.as_tensor(weights[part.order], dtype=self.start.dtype)
+            beta = torch.empty(int(part.sizes[0]), k, dtype=self.start.dtype)
+            sizes = [*part.sizes.tolist(), 0]
+            for t in range(len(part.sizes) - 1, -1, -1):
+                n, a, b = sizes[t], part.offsets[t], part.offsets[t + 1]
+                beta[sizes[t + 1] : n] = weight[sizes[t + 1] : n, None]  # sentences that end here
+                arrays = beta[:n], self._alpha[g][a:b], self.emission
+                words, which = self.words[part.at[a:b]], self.moves.into[part.at[a:b]]
+                results = posterior[a:b].numpy(), message[a:b].numpy()
+                absorb(*(x.numpy() for x in arrays), words, norms[g][a:b], *results)
+                if t > 0:
+                    self.transition.pull(message[a:b], which, self.moves.pairs, self._backward[g][a:b], beta[:n])
+            ordered[torch.from_numpy(part.at)] = posterior
 
-    def backward(self, weights: NDArray[np.floating], counts: Counts, marginals: Tensor | None = None) -> None:
-        """Add the counts of each sentence times its weight (B,), in the packed order, to ``counts``.
+        run_groups(self.parts, work)
+        return ordered
 
-        ``marginals`` (N, S), if given, receives p(z_t | x) times the weight, packed.
-        """
-        packed, S = self.packed, len(self.start)
-        beta = torch.empty(int(packed.sizes[0]), S, dtype=self.start.dtype)
-        weight = torch.as_tensor(weights, dtype=self.start.dtype)
-        last = len(packed.sizes)
-        while last > 0:
-            first = self._block(last)
-            self._through(first, last, self._states(first, last), beta, weight, counts, marginals)
-            last = first
+    def counts(self, posterior: Tensor) -> Counts:
+        """Return the expected counts after ``backward``, which returned ``posterior``."""
+        firsts = np.concatenate([part.at[: part.n_sentences] for part in self.parts])
+        later = [torch.arange(part.n_sentences, len(part.at)) for part in self.parts]  # rows with a word before
+        befores = [torch.from_numpy(before(part)) for part in self.parts]
+        which = self.moves.into[np.concatenate([part.at[part.n_sentences :] for part in self.parts])]
 
-    def _block(self, last: int) -> int:
-        """Return the first position of the block that ends before ``last``."""
-        if self.every is not None:
-            return (last - 1) // self.every * self.every
-        return max(0, min(last - 1, int(np.searchsorted(self.packed.offsets, self.packed.offsets[last] - BLOCK_ROWS))))
+        def gathered(rows: list[Tensor], at: list[Tensor]) -> Tensor:
+            return torch.cat([x[i] for x, i in zip(rows, at, strict=True)])
 
-    def _states(self, first: int, last: int) -> list[Tensor]:
-        """Return the states of positions ``first - 1`` (empty for 0) to ``last``, recomputed if they were not kept."""
-        sizes = self.packed.sizes
-        states = [torch.empty(0)]
-        if first > 0:
-            states = [self._alpha[self._at[first - 1] : self._at[first - 1] + sizes[first - 1]]]
-        for t in range(first, last):
-            if self._kept[t]:
-                alpha = self._alpha[self._at[t] : self._at[t] + sizes[t]]
-            else:
-                alpha = torch.empty(int(sizes[t]), len(self.start), dtype=self.start.dtype)
-                self._step(t, states[-1][: sizes[t]], alpha, push=False)
-            states.append(alpha)
-        return states
+        sources = gathered(self._alpha, befores), gathered(self._message, later)
+        thin = gathered(self._forward, later), gathered(self._backward, later)
+        scale = self.transition.log_scale
+        if scale is not None:
+            leaving = gathered(self._posterior, befores)
+            scale = torch.zeros_like(scale).index_add_(0, torch.from_numpy(which), leaving)
+        blocks = torch.from_numpy(self.moves.blocks[self.words[firsts]])
+        start = torch.zeros_like(self.start).reshape(-1, posterior.shape[1])
+        start.index_add_(0, blocks, posterior[torch.from_numpy(firsts)])
+        emission = torch.zeros_like(self.emission).index_add_(0, torch.from_numpy(self.words), posterior)
+        moved = self.transition.gradients(*sources, *thin, self.moves, which)
+        return Counts(start.reshape(self.start.shape), emission, moved, scale)
 
-    def _through(
-        self,
-        first: int,
-        last: int,
-        states: list[Tensor],
-        beta: Tensor,
-        weight: Tensor,
-        counts: Counts,
-        marginals: Tensor | None,
-    ) -> None:
-        """Pass messages from position ``last - 1`` down to ``first``; ``beta`` ends as that of ``first - 1``."""
-        packed, R, S = self.packed, self.transition.width, len(self.start)
-        offsets, sizes = packed.offsets, packed.sizes
-        a, b = int(offsets[first]), int(offsets[last])
-        message = torch.empty(b - a, S, dtype=self.start.dtype)
-        compressed = torch.empty(b - a, R, dtype=self.start.dtype)
-        emission, sums = self.emission.numpy(), counts.emission.numpy()
-        for t in range(last - 1, first - 1, -1):
-            n, after = int(sizes[t]), int(sizes[t + 1]) if t + 1 < len(sizes) else 0
-            beta[after:n] = weight[after:n, None]  # sentences that end here
-            rows = slice(int(offsets[t]) - a, int(offsets[t + 1]) - a)
-            words, norms = packed.words[offsets[t] : offsets[t + 1]], self.norms[offsets[t] : offsets[t + 1]]
-            alpha = states[t - first + 1]
-            absorb(beta[:n].numpy(), alpha.numpy(), emission, words, norms, sums, message[rows].numpy())
-            if marginals is not None:
-                torch.mul(alpha, beta[:n], out=marginals[offsets[t] : offsets[t + 1]])
-            if t > 0:
-                self.transition.pull(message[rows], compressed[rows], beta[:n])
-            else:
-                counts.start += (alpha * beta[:n]).sum(dim=0)
-        start = max(first, 1)
-        if start < last:
-            rows = slice(int(offsets[start]) - a, b - a)
-            where = slice(int(offsets[start]), b)
-            # The rows at each position that have a next word.
-            before = torch.cat([states[t - first][: sizes[t]] for t in range(start, last)])
-            self.transition.accumulate(
-                counts.transition, before, self._compressed[where], message[rows], compressed[rows]
-            )
+
+def before(part: Packed) -> Ints:
+    """Return the rows that precede those of the second and later positions."""
+    sizes = part.sizes[1:]
+    return np.repeat(part.offsets[:-2] - part.offsets[1:-1], sizes) + np.arange(part.n_sentences, len(part.at))
+
+
+def run_groups(parts: Sequence[object], work: Callable[[int], None]) -> None:
+    """Call ``work(k)`` for each group, on the threads of the pool."""
+
+    def span(first: int, last: int) -> None:
+        with torch.no_grad():  # a setting of each thread
+            for k in range(first, last):
+                work(k)
+
+    torch_threads.run(span, [(k, k + 1) for k in range(len(parts))])

@@ -1,19 +1,20 @@
-"""HMM language models with many states: dense transitions, or of low rank by a kernel (paper 4)."""
+"""HMM language models with many states: states in blocks, dense or of low rank by a kernel (paper 4)."""
 
 import time
-from collections.abc import Sequence
-from dataclasses import KW_ONLY, asdict
+from collections.abc import Iterator, Sequence
+from dataclasses import KW_ONLY, asdict, fields
 from functools import partial
-from itertools import pairwise
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Literal, Self
+from typing import Annotated, Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from trelliswork.compute import torch_threads
 from trelliswork.compute.checks import check_count
+from trelliswork.compute.limits import check_cost
 from trelliswork.data.files import shorten, whole_number
 from trelliswork.data.ids import read_sentences
 from trelliswork.data.vocabulary import END
@@ -29,25 +30,27 @@ from trelliswork.models.hmm_lm.data import (
     both,
     is_plain,
     number,
-    observations,
+    observed,
     open_vocabulary,
     restored_vocabulary,
 )
 from trelliswork.models.hmm_lm.fitting import (
-    Start,
+    n_blocks_of,
     new_network,
     restored_network,
+    settings_for,
     start_network,
     training_mark,
     word_clusters,
 )
 from trelliswork.models.hmm_lm.kernel_features import FeatureMap
-from trelliswork.models.hmm_lm.network import Drawn, NetworkShape, Projection
-from trelliswork.models.hmm_lm.training import TrainingSettings, score_sentences, text_development, train
+from trelliswork.models.hmm_lm.network import NetworkShape, Projection, Tables
+from trelliswork.models.hmm_lm.objective import Sentences
+from trelliswork.models.hmm_lm.training import TrainingSettings, text_development, train
+from trelliswork.models.hmm_lm.training import torch_threads as threads_for
 from trelliswork.models.parameters import (
     TRAINING,
     FurtherOptions,
-    LearningRate,
     MinCount,
     Parameter,
     Patience,
@@ -56,9 +59,17 @@ from trelliswork.models.parameters import (
     later,
     option,
 )
-from trelliswork.models.tasks import Incremental, Ranked, best_words, blanks, by_label
+from trelliswork.models.tasks import Incremental, Ranked, best_words, blanks
 
-Tables = tuple[Tensor, lowrank.Transition, Tensor]
+COUNTED = 20_000  # tokens of the training text whose expected states are counted
+SPECTRUM_STATES = 4096  # most, for singular values in a description
+
+
+class State(NamedTuple):
+    """The state of a model after some words of a sentence."""
+
+    block: int  # of the last word; -1 before the first
+    p: NDArray[np.floating]  # (k,) p(state of the block | words so far)
 
 
 @estimator
@@ -67,18 +78,21 @@ class HMMLanguageModel(Incremental):
 
     .. math:: p(x) = \sum_z p(z_1) \prod_t p(x_t \mid z_t) \prod_t p(z_{t+1} \mid z_t)
 
-    The end of a sentence is a word. Probabilities come from embeddings of states by small networks, trained by
-    gradients of the log evidence, by one process. With a ``rank`` R the transition matrix is
-    :math:`\mathrm{diag}(d)\, \phi(U) \phi(V)^\top`, and a word costs O(S R) instead of O(S^2).
+    Words belong to C clusters, and a word of cluster c comes from the k = S / C states of block c only. A transition
+    first chooses the next block, then a state in it, so that a word costs O(k^2) instead of O(S^2). Models with one
+    block have a network over all states instead of vectors of each state; with a ``rank`` R the transitions of states
+    are :math:`\mathrm{diag}(d)\, \phi(U) \phi(V)^\top`. The parameters are trained by gradients, by one process.
 
     Attributes
     ----------
     vocabulary_ : tuple of str
         Words; the end of a sentence is one more event.
-    network_ : StateNetwork
-        Trained network.
+    clusters_ : dict of str to int
+        Block of each word.
+    network_ : Network
+        Trained parameters.
     report_ : FitReport
-        Its iterations are validations; values are negative log evidence per token of training batches, with dropout.
+        Its iterations are epochs; values are negative log evidence per token of training batches, with dropout.
 
     Examples
     --------
@@ -94,44 +108,67 @@ class HMMLanguageModel(Incremental):
     _title: ClassVar[str] = "HMM language model"
     _fit_sets: ClassVar[str] = "network_"
     _tables: Tables | None = later(None)
+    _frequencies: NDArray[np.float64] | None = later(None)
 
     n_states: Annotated[int, Parameter("Number of hidden states.", minimum=1)] = 512
     _: KW_ONLY
+    n_blocks: Annotated[
+        int | None,
+        Parameter(
+            "Number of blocks of states, each for a Brown cluster of words; 1 lets all states emit all words.",
+            minimum=1,
+            unset="by n_states: 128 for 32,768; 1 below 1,024 or with a rank",
+        ),
+    ] = None
     rank: Annotated[
         int | None,
         Parameter(
-            "Rank of the transition matrix, which a kernel gives. Faster than dense below n_states / 2.",
+            "Rank of the transitions in a block, or of the whole matrix if there is one block, by a kernel.",
             minimum=1,
             unset="dense transitions",
         ),
     ] = None
-    n_blocks: Annotated[
+    hidden: Annotated[
+        int | None, Parameter("Size of the vectors of states.", minimum=1, unset="128 with blocks, else 256")
+    ] = None
+    state_dropout: Annotated[
+        float | None,
+        Parameter(
+            "Fraction of the states of each block that a batch leaves out.",
+            minimum=0,
+            below=1,
+            panel=TRAINING,
+            unset="0.5 with blocks, else 0.1",
+        ),
+    ] = None
+    dropout: Annotated[
+        float | None,
+        Parameter(
+            "Fraction of the numbers in the vectors of states in blocks that a batch leaves out.",
+            minimum=0,
+            below=1,
+            panel=TRAINING,
+            unset="0.1, or 0.15 from 20 epochs on",
+        ),
+    ] = None
+    min_count: MinCount = 1
+    max_iter: Annotated[
         int | None,
         Parameter(
-            "Number of Brown clusters of words: each is emitted by its own block of states only.",
+            "Number of epochs; the learning rate falls to 0 until the last.",
             minimum=1,
-            unset="all states emit all words",
-        ),
-    ] = None
-    hidden: Annotated[int, Parameter("Size of the embeddings.", minimum=1)] = 256
-    initialization: Annotated[
-        Literal["words", "clusters"] | None,
-        Parameter(
-            "Initial states: frequencies of words with noise, or clusters of tokens.",
             panel=TRAINING,
-            unset="clusters with a rank, else words",
+            unset="by the size of the text, or as many as the time limit allows",
         ),
     ] = None
-    em_iterations: Annotated[
-        int, Parameter("EM iterations before gradient training, for dense models.", minimum=0, panel=TRAINING)
-    ] = 0
-    state_dropout: Annotated[
-        float, Parameter("Fraction of states that a batch leaves out.", minimum=0, below=1, panel=TRAINING)
-    ] = 0.1
-    min_count: MinCount = 1
-    max_iter: Annotated[int, Parameter("Maximum number of epochs.", minimum=1, panel=TRAINING)] = 20
-    batch_tokens: Annotated[int, Parameter("Tokens per update.", minimum=1, panel=TRAINING)] = 2048
-    learning_rate: LearningRate = 0.003
+    batch_tokens: Annotated[
+        int | None,
+        Parameter("Tokens per update.", minimum=1, panel=TRAINING, unset="5632 with blocks, else 2048"),
+    ] = None
+    learning_rate: Annotated[
+        float | None,
+        Parameter("Learning rate.", above=0, panel=TRAINING, unset="0.014 with blocks, else 0.003"),
+    ] = None
     patience: Patience = 12
     seed: Seed = 0
     options: FurtherOptions = None
@@ -139,53 +176,9 @@ class HMMLanguageModel(Incremental):
         FeatureMap,
         Parameter("Features of the kernel: exp(W u), exp(W u - |u|^2 / 2), or relu(W u) plus a small constant."),
     ] = option("exp")
-    projection: Annotated[
-        Projection, Parameter("Projection W of the features: learned, random, or random and redrawn per batch.")
-    ] = option("learned")
-    orthogonal: Annotated[bool, Parameter("Whether random projections are orthogonal.")] = option(True)
-    band: Annotated[
-        int,
-        Parameter(
-            "With a rank: number of neighboring states on each side with their own transition weights, added to "
-            "the low-rank matrix.",
-            minimum=0,
-        ),
-    ] = option(0)
-    feature_dropout: Annotated[
-        float,
-        Parameter("Fraction of kernel features that a batch leaves out.", minimum=0, below=1, panel=TRAINING),
-    ] = option(0.0)
-    weight_decay: Annotated[float, Parameter("Weight decay of AdamW.", minimum=0, panel=TRAINING)] = option(0.0)
-    schedule: Annotated[
-        Literal["plateau", "linear"],
-        Parameter(
-            "Learning rate schedule: divide by 4 after decay_patience validations without improvement, or decrease "
-            "linearly to 0 over max_iter epochs.",
-            panel=TRAINING,
-        ),
-    ] = option("plateau")
-    decay_patience: Annotated[
-        int,
-        Parameter(
-            "Validations without an improvement before the plateau schedule divides the rate.",
-            minimum=1,
-            panel=TRAINING,
-        ),
-    ] = option(4)
-    evaluations: Annotated[
-        int, Parameter("Validations per epoch; each counts as an iteration.", minimum=1, panel=TRAINING)
-    ] = option(4)
-    keep_every: Annotated[
-        int | None,
-        Parameter(
-            "Store the states of every N-th position only while training: less memory, slightly slower.",
-            minimum=1,
-            panel=TRAINING,
-            unset="all positions",
-        ),
-    ] = option(None)
-    clip: ClassVar = 5.0  # norm of the gradient per token: only broken batches exceed it
-    em_smoothing: ClassVar = 0.1  # pseudo-count of a transition in EM
+    projection: Annotated[Projection, Parameter("Projection W of the features: learned, or random.")] = option(
+        "learned"
+    )
 
     def fit(
         self,
@@ -205,40 +198,58 @@ class HMMLanguageModel(Incremental):
             Text files have one sentence per line.
         y : ignored
         dev : like X, optional
-            Measured ``evaluations`` times per epoch: the best parameters are kept, the rate decreases, training stops
-            after ``patience`` validations without an improvement.
+            Measured after each epoch: the best parameters are kept, training stops after ``patience`` epochs without an
+            improvement.
         checkpoint : path, optional
             A file for the state of training. If it exists, training resumes from it, with the same result.
             ``save`` deletes it.
         callback : callable, optional
-            Called with a `Step` after each validation; a true result stops training.
+            Called with a `Step` after each epoch; a true result stops training.
         max_minutes : float, optional
-            Time limit: stop before an iteration that would end later.
+            Time limit: without ``max_iter``, there are as many epochs as fit into it.
         """
         self._check_parameters()
         one_process("an HMM language model")
+        started = time.perf_counter()
         sentences = read_sentences(X)
         if not sentences:
             raise DataError("X has no sentences to learn from.")
         words = open_vocabulary(sentences, self.min_count)
         data = number(sentences, words)
         held = None if dev is None else number(read_sentences(dev), words)
-        shape, start = self._shape(len(words) + 1), self._first_states()
-        clusters = word_clusters(self.n_blocks, words, data)
+        n_blocks = n_blocks_of(self.n_blocks, self.n_states, self.rank, len(words))
+        hidden = self.hidden or (128 if n_blocks > 1 else 256)
+        shape = NetworkShape(self.n_states, len(words) + 1, hidden, self.rank or 0, self.feature_map, self.projection)
+        clusters = word_clusters(n_blocks, words, data) if n_blocks > 1 else None
         network = new_network(shape, clusters, data, self.seed)
-        settings = TrainingSettings(**{name: getattr(self, name) for name in TrainingSettings.__dataclass_fields__})
+        names = [field.name for field in fields(TrainingSettings) if field.name != "fit_time"]
+        given = {name: getattr(self, name) for name in names}
+        settings = settings_for(given, data.n_tokens, blocked=n_blocks > 1, timed=max_minutes is not None)
         arrays = data.words, data.offsets, held and held.words, held and held.offsets, clusters
-        mark = partial(training_mark, settings, shape, start, self.patience, *arrays)
+        mark = partial(training_mark, settings, shape, self.patience, *arrays)
         watch = watch_for(
             self, None if held is None else text_development(network, held), checkpoint, mark, callback, max_minutes
         )
-        started = time.perf_counter()
         if not watch.resumes():
-            start_network(network, data, start, self.seed, watch)
+            start_network(network, data, self.seed, watch)
         report = train(network, data, settings, watch, seconds=time.perf_counter() - started)
         self._words, self.network_, self.report_ = words, network, report
         self.n_tokens_, self._tables = data.n_tokens, None
+        self._frequencies = self._counted(data)
         return self
+
+    def _counted(self, data: Sentences) -> NDArray[np.float64]:
+        """Return the frequency of each state at the words of sentences of the text, evenly chosen (S,)."""
+        tables = self.tables()
+        share = min(1.0, COUNTED / data.n_tokens)
+        some = data.select(np.flatnonzero(np.diff(np.floor(share * np.arange(len(data) + 1)))))
+        counts = torch.zeros(tables.log_start.shape, dtype=torch.float64)
+        with threads_for(self.network_):
+            for at, p in lowrank.posteriors(*tables[:3], some.words, some.offsets, tables.blocks):
+                inner = torch.from_numpy(some.words[at] != len(self._words))  # no sentence ends
+                counts.index_add_(0, torch.from_numpy(tables.blocks[some.words[at]])[inner], p[inner].double())
+        found = counts.reshape(-1)[: self.n_states].numpy()
+        return np.asarray(found / max(found.sum(), 1e-300))
 
     def log_prob(self, X: Text | Sequence[Sequence[Evidence]]) -> NDArray[np.float64]:
         """Return the natural log-probability of each sentence with its end (n,).
@@ -246,14 +257,20 @@ class HMMLanguageModel(Incremental):
         A token may also be ``None`` (any word) or a collection of words (one of them): then it is the probability of
         all matching sentences.
         """
-        log_start, transition, log_emission = self.tables()
+        tables = self.tables()
         sentences = read_sentences(X)
         if not sentences:
             return np.empty(0)
         if is_plain(sentences):
-            return score_sentences(log_start, transition, log_emission, number(sentences, self._words))
-        rows, data = observations(sentences, self._words, log_emission)
-        return score_sentences(log_start, transition, rows, data)
+            data = number(sentences, self._words)
+            return lowrank.score(*tables[:3], data.words, data.offsets, tables.blocks)
+        return np.array([self._messages(sentence).log_z for sentence in sentences])
+
+    @torch.no_grad()
+    def _messages(self, sentence: Sequence[Evidence], *, end: bool = True) -> lowrank.Messages:
+        """Return the messages of a sentence with evidence."""
+        tables = self.tables()
+        return lowrank.Messages(*tables[:2], observed(sentence, self._words, tables, end=end))
 
     def _evidence(self, X: Text) -> tuple[NDArray[np.float64], int]:
         sentences = read_sentences(X)
@@ -279,40 +296,63 @@ class HMMLanguageModel(Incremental):
 
         ``<unk>`` is one of them if ``unknown``; probabilities are those of the model in either case (see ``fill``).
         """
-        log_start, transition, log_emission = self.tables()
+        tables = self.tables()
         check_count("n", n)
-        rows, data = log_emission, np.empty(0, np.int64)
+        states = tables.log_start.exp()
         if len(words):
-            rows, given = observations([words], self._words, log_emission, end=False)
-            data = given.words
-        p = (torch.exp(log_emission) @ lowrank.following(log_start, transition, rows, data)).double().numpy()
+            given = self._messages(words, end=False)
+            with torch.no_grad():
+                states = given.possible("these words have probability zero, so no word can follow them.").following(
+                    len(states)
+                )
+        p = self._word_probabilities(np.arange(len(states)), states)
         return self._best_words(p / p.sum(), n, unknown)  # the sum differs from one by the rounding of float32
 
-    def start(self) -> NDArray[np.floating]:
-        """Return the state before the first word of a sentence; a state is p(next hidden state | words so far) (S,)."""
-        return self.tables()[0].exp().numpy()
+    def _word_probabilities(self, blocks: NDArray[np.int64], states: Tensor) -> NDArray[np.float64]:
+        """Return the probability of each word and of the end (V + 1,), for states (n, k) of some blocks."""
+        tables = self.tables()
+        if len(tables.log_start) == 1:
+            return (torch.exp(tables.log_emission) @ states[0]).double().numpy()
+        every = torch.zeros_like(tables.log_start).index_copy(0, torch.from_numpy(blocks), states)
+        rows = every[torch.from_numpy(tables.blocks)]
+        return (torch.exp(tables.log_emission) * rows).sum(dim=1).double().numpy()
 
-    def extend_many(
-        self, states: Sequence[NDArray[np.floating]], words: Sequence[str]
-    ) -> tuple[NDArray[np.float64], list[NDArray[np.floating]]]:
+    def start(self) -> State:
+        """Return the state before the first word of a sentence."""
+        tables = self.tables()
+        return State(-1, tables.log_start.new_zeros(tables.log_start.shape[1]).numpy())
+
+    @torch.no_grad()
+    def extend_many(self, states: Sequence[State], words: Sequence[str]) -> tuple[NDArray[np.float64], list[State]]:
         """Return log p(word | state) of one word for each of n states (n,), and the states after the words.
 
         ``</s>`` is the end of the sentence, after which the state is that of ``start``. Scores are natural logarithms:
         those of the words of a sentence and of its end sum to its log evidence. The scores after an impossible word
         are -inf.
         """
-        log_start, transition, log_emission = self.tables()
-        ids, shape = self._extensions(states, words, len(self._words)), (len(states), len(log_start))
-        if not ids:
+        log_start, transition, log_emission, blocks = self.tables()
+        ids = np.array(self._extensions(states, words, len(self._words)), np.int64)
+        if not len(ids):
             return np.empty(0), []
-        if {np.shape(state) for state in states} != {shape[1:]}:
-            raise ShapeError(f"each state must have shape (S,) with S={shape[1]}: take the states of this model.")
-        given = np.array(states, log_start.numpy().dtype)
-        scores, after = lowrank.step(torch.from_numpy(given), transition, log_emission[ids])
-        first = self.start() if len(self._words) in ids else None
-        rows = zip(ids, after.numpy(), strict=True)
-        return scores, [row if first is None or i < len(self._words) else first for i, row in rows]
+        k = log_start.shape[1]
+        if not all(isinstance(s, State) and np.shape(s.p) == (k,) and -1 <= s.block < len(log_start) for s in states):
+            raise ShapeError(f"each state must be a State with p of shape (k,), k={k}: take the states of this model.")
+        before, after = np.array([s.block for s in states]), blocks[ids]
+        rows = torch.from_numpy(np.array([s.p for s in states], log_start.numpy().dtype))
+        predicted = log_start.exp()[torch.from_numpy(after)]
+        inner = np.flatnonzero(before >= 0)
+        if len(inner):
+            predicted[torch.from_numpy(inner)] = lowrank.step(transition, rows[inner], before[inner], after[inner])
+        emission = log_emission[torch.from_numpy(ids)]
+        top = emission.amax(dim=1, keepdim=True).clamp_min(torch.finfo(emission.dtype).min)
+        joint = predicted * torch.exp(emission - top)
+        total = joint.sum(dim=1, keepdim=True)
+        p = (joint / total.clamp_min(torch.finfo(total.dtype).tiny)).numpy()
+        end, start = len(self._words), self.start()
+        new = [start if w == end else State(int(c), row) for w, c, row in zip(ids, after, p, strict=True)]
+        return (total.double().log() + top)[:, 0].numpy(), new
 
+    @torch.no_grad()
     def fill(self, sentence: str | Sequence[Evidence], n: int = 10, *, unknown: bool = False) -> list[Ranked]:
         """Return the n most probable words for each blank (``None``, or ``___`` in a string), best first.
 
@@ -320,46 +360,50 @@ class HMMLanguageModel(Incremental):
         ``unknown``; probabilities are those of the model in either case.
         """
         check_count("n", n)
-        log_start, transition, log_emission = self.tables()
+        self._check_fitted()
         tokens = blanks(sentence)  # type: ignore[arg-type]
-        rows, data = observations([tokens], self._words, log_emission)
+        messages = self._messages(tokens).possible("this sentence has probability zero, so no word fills its blanks.")
         ranked = []
-        for position in (t for t, token in enumerate(tokens) if token is None):
-            some, words = torch.cat([rows, torch.zeros_like(rows[:1])]), data.words.copy()
-            words[position] = len(some) - 1  # no evidence at all, not even that it is a word
-            _, states = lowrank.marginals(log_start, transition, some, words, data.offsets)
-            p = (torch.exp(log_emission[:-1]) @ torch.from_numpy(states[position])).double().numpy()
-            ranked.append(self._best_words(p / p.sum(), n, unknown))
+        for t, beta in enumerate(messages.backward()[: len(tokens)]):
+            if tokens[t] is None:
+                p = self._word_probabilities(messages.evidence[t].blocks, messages.predicted[t] * beta)
+                p[-1] = 0  # the end of a sentence is no word
+                ranked.append(self._best_words(p[:-1] / p.sum(), n, unknown))
         return ranked
 
+    @torch.no_grad()
     def predict_marginals(self, X: Text) -> list[list[dict[str, float]]]:
-        """Return p(state | sentence) of each word, as a dict by state, best first."""
-        log_start, transition, log_emission = self.tables()
-        names, result = [f"#{z}" for z in range(self.n_states_)], []
-        for sentence in read_sentences(X):
-            rows, data = observations([sentence], self._words, log_emission)
-            _, states = lowrank.marginals(log_start, transition, rows, data.words, data.offsets)
-            result += by_label(names, states[:-1], [len(sentence)])
-        return result
+        """Return p(state | sentence) of each word, as a dict by state of the word's block, best first."""
+        return [[dict(word) for word in self._posteriors(sentence)] for sentence in read_sentences(X)]
 
+    def _posteriors(self, sentence: Sequence[Evidence]) -> Iterator[Ranked]:
+        """Yield the states of each word with their probabilities, best first."""
+        messages = self._messages(sentence).possible("this sentence has probability zero, so it has no states.")
+        beta, k = messages.backward(), self.tables().log_start.shape[1]
+        for t in range(len(sentence)):
+            p = (messages.alpha[t] * beta[t]).flatten()
+            states = (torch.from_numpy(messages.evidence[t].blocks)[:, None] * k + torch.arange(k)).flatten()
+            order = torch.argsort(p, descending=True, stable=True)
+            yield [(f"#{z}", value) for z, value in zip(states[order].tolist(), p[order].tolist(), strict=True)]
+
+    @torch.no_grad()
     def predict(self, X: Text) -> list[list[str]]:
-        """Return the most probable states of each sentence (``#0``, ``#1``, ...), one per word; O(S^2) per word."""
-        log_start, transition, log_emission = self.tables()
-        sentences = read_sentences(X)
-        if not sentences:
-            return []
-        rows, data = observations(sentences, self._words, log_emission)
-        states, _ = lowrank.viterbi(log_start, transition, rows, data.words, data.offsets)
-        ends = data.offsets.tolist()
-        return [[f"#{z}" for z in states[a : b - 1]] for a, b in pairwise(ends)]
+        """Return the most probable states of each sentence (``#0``, ``#1``, ...), one per word."""
+        tables, paths = self.tables(), []
+        for sentence in read_sentences(X):
+            states, _ = lowrank.viterbi(*tables[:2], observed(sentence, self._words, tables))
+            paths.append([f"#{z}" for z in states[:-1]])
+        return paths
 
     def sample_states(self, sentence: Sequence[Evidence], n: int = 1, *, seed: int | None = None) -> list[list[str]]:
         """Return n samples of the states of a sentence, one per word, from p(states | sentence)."""
-        log_start, transition, log_emission = self.tables()
+        self._check_fitted()
         check_count("n", n)
-        rows, data = observations([sentence], self._words, log_emission)
-        drawn = lowrank.sample_states(log_start, transition, rows, data.words, n, np.random.default_rng(seed))
-        return [[f"#{z}" for z in states[:-1]] for states in drawn.tolist()]
+        rng = np.random.default_rng(seed)
+        with torch_threads.one_thread(), torch.no_grad():
+            messages = self._messages(sentence)
+            messages.possible("this sentence has probability zero, so it has no states to sample.")
+            return [[f"#{z}" for z in messages.sample(rng)[:-1]] for _ in range(n)]
 
     def sample(self, n: int = 1, *, seed: int | None = None, max_length: int = 200) -> list[list[str]]:
         """Return n random sentences; longer ones than ``max_length`` are cut."""
@@ -369,65 +413,92 @@ class HMMLanguageModel(Incremental):
         self, n: int = 1, *, seed: int | None = None, max_length: int = 200
     ) -> list[tuple[list[str], list[str]]]:
         """Return n random sentences with their states."""
-        log_start, transition, log_emission = self.tables()
+        self._check_fitted()
         check_count("n", n)
         check_count("max_length", max_length)
-        rng, sentences = np.random.default_rng(seed), []
-        for _ in range(n):
-            words: list[str] = []
-            states: list[str] = []
-            odds = log_start.exp()
-            while len(words) < max_length:
-                z = lowrank.draw(odds.numpy(), rng)
-                w = lowrank.draw(log_emission[:, z].exp().numpy(), rng)
-                if w == len(self._words):
-                    break
-                words.append(self._words[w])
-                states.append(f"#{z}")
-                odds = transition.row(z)
-            sentences.append((words, states))
-        return sentences
+        rng = np.random.default_rng(seed)
+        with torch_threads.one_thread(), torch.no_grad():
+            return [self._sampled(rng, max_length) for _ in range(n)]
+
+    def _sampled(self, rng: np.random.Generator, max_length: int) -> tuple[list[str], list[str]]:
+        log_start, transition, _, _ = self.tables()
+        k = log_start.shape[1]
+        words, states = list[str](), list[str]()
+        z = lowrank.draw(log_start.exp().numpy().ravel(), rng)
+        while len(words) < max_length:
+            own, p = self._emitted(z)
+            w = own[lowrank.draw(p, rng)]
+            if w == len(self._words):
+                break
+            words.append(self._words[int(w)])
+            states.append(f"#{z}")
+            block, state = divmod(z, k)
+            after = 0
+            if isinstance(transition, lowrank.Blocks):
+                assert transition.log_leave is not None
+                after = lowrank.draw(transition.log_leave[block, state].exp().numpy(), rng)
+            row = torch.zeros(1, k, dtype=log_start.dtype)
+            row[0, state] = 1
+            odds = lowrank.step(transition, row, np.array([block]), np.array([after]))
+            z = after * k + lowrank.draw(odds[0].numpy(), rng)
+        return words, states
+
+    def _emitted(self, z: int) -> tuple[NDArray[np.int64], NDArray[np.floating]]:
+        """Return the words (n,) of the block of a state, and their probabilities."""
+        tables = self.tables()
+        block, state = divmod(z, tables.log_start.shape[1])
+        own = np.flatnonzero(tables.blocks == block)
+        return own, tables.log_emission[torch.from_numpy(own), state].exp().numpy()
 
     def top_words(self, state: str, n: int = 10) -> Ranked:
         """Return the n most probable words of a state (``#7``); ``</s>`` is the end of a sentence."""
-        log_emission = self.tables()[2]
+        self._check_fitted()
         check_count("n", n)
+        p = np.zeros(len(self._words) + 1)
+        own, values = self._emitted(self._state_number(state))
+        p[own] = values
+        return self._best_words(p, min(n, len(own)))
+
+    def _state_number(self, state: str) -> int:
         number = whole_number(str(state).removeprefix("#"))
         if number is None or number >= self.n_states_:
             raise ValueRangeError(f"the model has states #0 to #{self.n_states_ - 1}, got {shorten(str(state))}.")
-        return self._best_words(log_emission[:, number].exp().double().numpy(), n)
+        return number
 
-    def state_frequencies(self, n_steps: int = 200) -> NDArray[np.float64]:
-        """Return the frequency of each state in running text (S,): a new sentence starts after each end."""
-        log_start, transition, log_emission = self.tables()
-        start, end = log_start.exp()[None], log_emission[-1].exp()
-        p, out = start.clone(), torch.empty_like(start)
-        features = torch.empty(1, transition.width, dtype=start.dtype)
-        for _ in range(n_steps):
-            transition.push(p * (1 - end), features, out)
-            p = out + (p @ end)[:, None] * start
-            p = p / p.sum()
-        return p[0].double().numpy()
+    def state_frequencies(self) -> NDArray[np.float64]:
+        """Return the frequency of each state in the training text (S,), expected over a sample of its sentences."""
+        self._check_fitted()
+        assert self._frequencies is not None
+        return self._frequencies.copy()
 
+    @torch.no_grad()
     def transition_matrix(self) -> NDArray[np.float32]:
-        """p(next state | state) (S, S)."""
-        return self.tables()[1].dense().numpy().copy()
+        """p(next state | state) (S, S); with blocks, a row lacks the probability of the sentence end."""
+        log_start, transition, _, _ = self.tables()
+        C, k = log_start.shape
+        if not isinstance(transition, lowrank.Blocks):
+            return transition.dense()[0].numpy().copy()
+        check_cost(f"a matrix of {self.n_states_:,} states", n_bytes=8.0 * self.n_states_**2)
+        pairs = np.stack([np.repeat(np.arange(C - 1), C - 1), np.tile(np.arange(C - 1), C - 1)], axis=1)
+        blocks = transition.between(pairs).dense(pairs).reshape(C - 1, C - 1, k, k)
+        return blocks.transpose(1, 2).reshape(self.n_states_, self.n_states_).numpy()
 
     def transition_spectrum(self) -> NDArray[np.float64]:
         """Return the singular values of the transition matrix, largest first: R for low rank, else S."""
-        transition = self.tables()[1]
-        if isinstance(transition, lowrank.LowRank) and transition.band is None:
-            inner = [torch.linalg.qr(part.double())[1] for part in (transition.left, transition.right)]
+        transition = self.tables().transition
+        if isinstance(transition, lowrank.LowRank):
+            assert transition.log_scale is not None
+            factors = transition.left[0].double() * transition.log_scale[0].double().exp()[:, None], transition.right[0]
+            inner = [torch.linalg.qr(part.double())[1] for part in factors]
             return torch.linalg.svdvals(inner[0] @ inner[1].T).numpy()
-        return torch.linalg.svdvals(transition.dense().double()).numpy()
+        return np.linalg.svd(self.transition_matrix().astype(np.float64), compute_uv=False)
 
     def tables(self) -> Tables:
-        """Return log p(first state) (S,), the transition, and log p(word | state) (V + 1, S), sentence end last."""
+        """Return the probabilities of the model; with blocks, the last block is that of the sentence end."""
         self._check_fitted()
         if self._tables is None:
-            with torch.no_grad():
-                drawn, net = Drawn(), self.network_
-                self._tables = net.log_start(drawn), net.transition(drawn), net.log_emission(drawn)
+            with threads_for(self.network_):
+                self._tables = self.network_.tables()
         return self._tables
 
     @property
@@ -436,52 +507,76 @@ class HMMLanguageModel(Incremental):
         self._check_fitted()
         return self.network_.shape.n_states
 
+    @property
+    def clusters_(self) -> dict[str, int]:
+        """Block of each word."""
+        return dict(zip(self.vocabulary_, self.tables().blocks.tolist(), strict=False))
+
     def known_words(self) -> set[str]:
         """Return the words of training."""
         return set(self._words)
 
     def describe(self, n: int = 20, label: str | None = None) -> Description:
-        """Return the most frequent states with their words, and the spectrum of the transition matrix."""
+        """Return the most frequent states with their words and neighboring blocks, and the blocks with theirs."""
         frequencies = self.state_frequencies()
         if label is not None:
-            self.top_words(label, 1)  # raises an error if there is no such state
-            chosen = [int(label.removeprefix("#"))]
+            chosen = [self._state_number(label)]
         else:
             chosen = (-frequencies).argsort(kind="stable")[:n].tolist()
-        spectrum = self.transition_spectrum()
-        facts = {
+        facts: dict[str, Any] = {
             "states": self.n_states_,
             "words": len(self._words),
-            "rank": int((spectrum > 1e-5).sum()),
-            "spectrum": spectrum[:n].tolist(),
             "dev_perplexity": None if self.report_.dev is None else float(np.exp(-self.report_.dev)),
         }
+        if self.n_states_ <= SPECTRUM_STATES:
+            spectrum = self.transition_spectrum()
+            facts |= {"rank": int((spectrum > 1e-5).sum()), "spectrum": spectrum[:n].tolist()}
         rows: list[tuple[Any, ...]] = [
             (f"#{z}", float(frequencies[z]), [list(word) for word in self.top_words(f"#{z}", n)]) for z in chosen
         ]
         tables = [Table("top_words", "Words of the most frequent states", ("state", "frequency", "words"), rows)]
+        if self.network_.clusters is not None:
+            tables += self._described_blocks(n, chosen, frequencies)
         return Description(f"HMM language model with {self.n_states_} states", facts, tables)
 
-    def _shape(self, n_words: int) -> NetworkShape:
-        """Return the checked shape of the network."""
-        if self.band and self.rank is None:
-            raise ValueRangeError(f"band needs a rank: dense rows need none, got {self.band}.")
-        if self.em_iterations and (self.rank is not None or self.n_blocks is not None):
-            raise ValueRangeError("em_iterations need a dense model without n_blocks: set it to 0.")
-        options = self.feature_map, self.projection, self.orthogonal, self.band
-        return NetworkShape(self.n_states, n_words, self.hidden, self.rank or 0, *options)
+    @torch.no_grad()
+    def _described_blocks(self, n: int, chosen: list[int], frequencies: NDArray[np.float64]) -> list[Table]:
+        """Return tables of the blocks before and after states, and of the blocks."""
+        transition, blocks = self.tables().transition, self.tables().blocks
+        assert isinstance(transition, lowrank.Blocks)
+        assert transition.log_leave is not None
+        C, k = len(transition.left) - 1, transition.left.shape[1]
+        joint = torch.from_numpy(frequencies).reshape(C, k)
+        leave = transition.log_leave[:-1].double().exp()
+        p_word = np.bincount(blocks[:-1], minlength=C)
+        names = {C: END}
+        common = (self.tables().log_emission.double().exp()[:-1] * joint[blocks[:-1]]).sum(dim=1).numpy()
+        for c in range(C):
+            own = np.flatnonzero(blocks[:-1] == c)
+            best = own[np.argsort(-common[own], kind="stable")][:3]
+            names[c] = f"{c}: {', '.join(self._words[int(w)] for w in best)}"
 
-    def _first_states(self) -> Start:
-        """Return the initialization, by default the one that works: kernels learn slowly if all states are alike."""
-        kernel = self.rank is not None
-        possible = self.n_blocks is None and not self.em_iterations and not (kernel and self.projection == "redrawn")
-        if self.initialization == "clusters" and not possible:
-            raise ValueRangeError(
-                "initialization='clusters' cannot be combined with n_blocks, em_iterations or projection='redrawn': "
-                "use initialization='words'."
-            )
-        default: Literal["words", "clusters"] = "clusters" if kernel and possible else "words"
-        return Start(self.initialization or default, self.em_iterations, self.em_smoothing)
+        def best_blocks(p: Tensor) -> list[tuple[str, float]]:
+            top = torch.argsort(p, descending=True, stable=True)[:5].tolist()
+            return [(names[c], float(p[c] / p.sum())) for c in top]
+
+        around = []
+        for z in chosen:
+            before = lowrank.step(transition, joint.to(transition.left.dtype), np.arange(C), np.full(C, z // k))[
+                :, z % k
+            ]
+            around.append((f"#{z}", best_blocks(before), best_blocks(leave[z // k, z % k])))
+        flow = torch.einsum("ck,ckd->cd", joint, leave)
+        order = np.argsort(-joint.sum(dim=1).numpy(), kind="stable")[:n].tolist()
+        rows = [
+            (names[c], float(joint[c].sum()), int(p_word[c]), best_blocks(flow[:, c]), best_blocks(flow[c]))
+            for c in order
+        ]
+        titles = "Blocks before and after the most frequent states", "Most frequent blocks of words"
+        return [
+            Table("neighbors", titles[0], ("state", "before", "after"), around),
+            Table("blocks", titles[1], ("block", "frequency", "words", "before", "after"), rows),
+        ]
 
     def _best_words(self, p: NDArray[np.float64], n: int, unknown: bool = True) -> Ranked:
         return best_words([*self._words, END], p, n, self._left_out(unknown))
@@ -495,8 +590,9 @@ class HMMLanguageModel(Incremental):
             "report": self.report_.to_dict(),
         }
         arrays = {f"network.{name}": value.detach().numpy() for name, value in self.network_.state_dict().items()}
-        if self.network_.blocks is not None:
-            arrays["clusters"] = self.network_.blocks[0].numpy()
+        arrays["frequencies"] = self.state_frequencies()
+        if self.network_.clusters is not None:
+            arrays["clusters"] = self.network_.clusters
         return plain, arrays
 
     @classmethod
@@ -505,5 +601,8 @@ class HMMLanguageModel(Incremental):
         words = restored_vocabulary(plain["words"])
         network = restored_network(plain["shape"], arrays, len(words) + 1)
         self._words, self.network_, self.n_tokens_ = words, network, plain["tokens"]
+        self._frequencies = arrays.get("frequencies")
+        if self._frequencies is None or self._frequencies.shape != (network.shape.n_states,):
+            raise DataError("the weights do not match model.json: they have no frequency of each state.")
         self.report_ = FitReport.from_dict(plain["report"])
         return self

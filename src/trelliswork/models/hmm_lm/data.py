@@ -5,12 +5,12 @@ from collections.abc import Collection, Sequence
 
 import numpy as np
 import torch
-from torch import Tensor
 
 from trelliswork.data import Corpus, Vocabulary
 from trelliswork.data.vocabulary import UNKNOWN
 from trelliswork.errors import DataError, ShapeError, ValueRangeError
-from trelliswork.models.hmm_lm.network import log_sums
+from trelliswork.inference.lowrank import Open
+from trelliswork.models.hmm_lm.network import Tables, log_sums
 from trelliswork.models.hmm_lm.objective import Sentences
 
 Evidence = str | Collection[str] | None  # a word, some words, or any word
@@ -54,30 +54,28 @@ def is_plain(sentences: Sequence[Sequence[Evidence]]) -> bool:
     return all(isinstance(word, str) for sentence in sentences for word in sentence)
 
 
-def observations(
-    sentences: Sequence[Sequence[Evidence]], words: Vocabulary, log_emission: Tensor, *, end: bool = True
-) -> tuple[Tensor, Sentences]:
-    """Return rows of log p(evidence | state) (W, S) for all evidence about tokens, and the sentences as row numbers.
+def observed(sentence: Sequence[Evidence], words: Vocabulary, tables: Tables, *, end: bool = True) -> list[Open]:
+    """Return the blocks that the tokens of a sentence, and its end, open.
 
     A token is a word, a collection of words (one of them), or ``None`` (any word, but not the end of the sentence).
     """
-    rows: list[Tensor] = []
-    numbers: dict[tuple[int, ...] | None, int] = {}
+    every = None
+    found = []
+    for token in sentence:
+        ids = _word_ids(token, words)
+        if ids is None:
+            every = every or _opened(np.arange(len(words)), tables)
+            found.append(every)
+        else:
+            found.append(_opened(np.array(ids), tables))
+    return [*found, _opened(np.array([len(words)]), tables)] if end else found
 
-    def row(key: tuple[int, ...] | None) -> int:
-        if key not in numbers:
-            numbers[key] = len(rows)
-            chosen = log_emission[:-1] if key is None else log_emission[list(key)]
-            rows.append(log_sums(chosen) if len(chosen) > 1 else chosen[0])
-        return numbers[key]
 
-    ids, offsets = [], [0]
-    for sentence in sentences:
-        ids += [row(_word_ids(token, words)) for token in sentence]
-        if end:
-            ids.append(row((len(words),)))
-        offsets.append(len(ids))
-    return torch.stack(rows), Sentences(np.array(ids, np.int64), np.array(offsets, np.int64))
+def _opened(ids: np.ndarray, tables: Tables) -> Open:
+    blocks = tables.blocks[ids]
+    opened = np.unique(blocks)
+    rows = [tables.log_emission[torch.from_numpy(ids[blocks == c])] for c in opened]
+    return Open(opened, torch.stack([row[0] if len(row) == 1 else log_sums(row) for row in rows]))
 
 
 def _word_ids(token: Evidence, words: Vocabulary) -> tuple[int, ...] | None:

@@ -1,17 +1,14 @@
-"""Log evidence of a batch under a network of states, with a hand-written gradient of the emission.
+"""Log evidence of a batch, with a hand-written gradient of the emission of a `StateNetwork`.
 
 The softmax over the vocabulary costs V S' D per batch, more than all other computations of a small batch. Its gradient
 is expected minus predicted counts: with the counts C (W, S') of states at the words of the batch, and their sums c,
 
     d hidden = C^T E_w - c * (P^T E),   d E = -P (c * hidden), and C hidden added to the rows of the batch's words,
 
-so that P (V, S') is the only matrix as large as the vocabulary.
-
-In a group of processes each rank has its own sentences of the batch, and a share of the words: it computes the rows of
-P of these words, and their predicted counts, for the sentences of all ranks. Ranks exchange three numbers per state.
+so that P (V, S') is the only matrix as large as the vocabulary. With blocks that softmax is small.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any
 
 import numpy as np
@@ -21,9 +18,11 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from trelliswork.inference import lowrank
+from trelliswork.inference.lowrank.packing import one_block
 from trelliswork.inference.lowrank.potentials import word_shifts
+from trelliswork.inference.lowrank.sweep import ForwardBackward
 from trelliswork.models.hmm.data import chosen_tokens
-from trelliswork.models.hmm_lm.network import Drawn, StateNetwork
+from trelliswork.models.hmm_lm.network import BlockNetwork, Network, StateNetwork
 
 Ints = NDArray[np.int64]
 
@@ -49,19 +48,25 @@ class Sentences:
         return Sentences(self.words[tokens], offsets)
 
 
-def batch_evidence(network: StateNetwork, batch: Sentences, drawn: Drawn, *, every: int | None = None) -> Tensor:
+def batch_evidence(
+    network: Network, batch: Sentences, *, state_dropout: float = 0.0, dropout: float = 0.0, seed: int = 0
+) -> Tensor:
     """Return the sum of log evidences (a scalar), differentiable in the network's parameters."""
-    log_start = network.spread(network.log_start(drawn), drawn, -torch.inf)
-    transition = network.transition(drawn)
     distinct, words = np.unique(batch.words, return_inverse=True)
-    rows = torch.from_numpy(distinct)
-    if network.blocks is not None or network.shape.band:
-        log_emission = network.spread(network.log_emission(drawn)[rows], drawn, -torch.inf)
-        log_evidence = lowrank.log_evidence(log_start, transition, log_emission, words, batch.offsets, every=every)
-        return log_evidence.sum()
-    hidden, output = network.emitting(drawn), network.word_output
-    arguments = words, batch.offsets, rows, every, type(transition)
-    return _Evidence.apply(log_start, hidden, output.weight, output.bias, arguments, *transition.tensors())
+    if isinstance(network, BlockNetwork):
+        kept = network.draw(state_dropout, seed, dropout)
+        needed = lowrank.moves(words, batch.offsets, network.clusters[distinct])
+        rows = network.log_emission(kept)[torch.from_numpy(network.row[distinct])]
+        between = network.transition(kept).between(needed.pairs)
+        return lowrank.log_evidence(network.log_start(kept), between, rows, words, batch.offsets, needed).sum()
+    assert isinstance(network, StateNetwork)
+    states, rows = network.draw(state_dropout, seed), torch.from_numpy(distinct)
+    transition, output = network.transition(states), network.word_output
+    parts = [getattr(transition, field.name) for field in fields(transition)]
+    arguments = words, batch.offsets, rows, type(transition)
+    return _Evidence.apply(
+        network.log_start(states), network.emitting(states), output.weight, output.bias, arguments, *parts
+    )
 
 
 def word_odds(hidden: Tensor, weight: Tensor, bias: Tensor) -> tuple[Tensor, Tensor, Tensor]:
@@ -91,27 +96,21 @@ class WithGradients(torch.autograd.Function):
 class _Evidence(WithGradients):
     @staticmethod
     def forward(
-        ctx: Any, log_start: Tensor, hidden: Tensor, weight: Tensor, bias: Tensor, arguments: Any, *parts: Tensor
+        ctx: Any, log_start: Tensor, hidden: Tensor, weight: Tensor, bias: Tensor, arguments: Any, *parts: Any
     ) -> Tensor:
-        words, offsets, rows, every, kind = arguments
+        words, offsets, rows, kind = arguments
         odds, sums, _ = word_odds(hidden, weight, bias)
         emission = odds[rows] / sums
-        log_z, d_start, seen, *d_transition = _expected(log_start.exp(), kind(*parts), emission, words, offsets, every)
+        largest = emission.amax(dim=1, keepdim=True)
+        emission /= largest
+        one = one_block(len(rows), len(words))
+        both = ForwardBackward(log_start.exp(), kind(*parts), emission, words, offsets, one)
+        log_z = both.forward() + word_shifts(np.log(largest[:, 0].double().numpy()), words, offsets)
+        counts = both.counts(both.backward(np.ones(len(log_z))))
+        seen = counts.emission
         d_hidden, d_weight, d_bias = minus_predicted(odds, sums, seen.sum(dim=0), hidden, weight)
         d_hidden += seen.T @ weight[rows]
         d_weight.index_add_(0, rows, seen @ hidden)
         d_bias.index_add_(0, rows, seen.sum(dim=1))
-        ctx.gradients = d_start, d_hidden, d_weight, d_bias, None, *d_transition
-        return torch.tensor(log_z, dtype=torch.float64)
-
-
-def _expected(
-    start: Tensor, transition: lowrank.Transition, emission: Tensor, words: Ints, offsets: Ints, every: int | None
-) -> tuple[Any, ...]:
-    """Return the log evidence, and counts: of the start, of states at the rows of ``emission``, of the transition."""
-    largest = emission.amax(dim=1, keepdim=True)
-    emission /= largest
-    groups = lowrank.groups(words, offsets)
-    log_z, counts = lowrank.expectations(groups, start, transition, emission, 1.0, every=every)
-    log_z = log_z + word_shifts(np.log(largest[:, 0].double().numpy()), words, offsets)
-    return float(log_z.sum()), counts.start, counts.emission, *counts.transition
+        ctx.gradients = counts.start, d_hidden, d_weight, d_bias, None, *counts.transition, counts.scale
+        return torch.tensor(float(log_z.sum()), dtype=torch.float64)

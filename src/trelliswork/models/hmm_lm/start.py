@@ -1,4 +1,4 @@
-"""Initialization of HMM language models: a network fitted to the counts of token clusters or of EM."""
+"""Initialization of kernels over all states: a network fitted to the counts of token clusters."""
 
 import math
 from collections.abc import Callable
@@ -10,13 +10,8 @@ from numpy.typing import NDArray
 from scipy import sparse
 from torch import Tensor
 
-from trelliswork.learning.report import Callback
-from trelliswork.learning.watch import Watch
-from trelliswork.models.hmm.data import Counts, Sequences
-from trelliswork.models.hmm.em import Priors, em, random_parameters
-from trelliswork.models.hmm.objective import shared_counts
 from trelliswork.models.hmm_lm.clusters import StateCounts, clustered_counts
-from trelliswork.models.hmm_lm.network import Drawn, StateNetwork
+from trelliswork.models.hmm_lm.network import StateNetwork
 from trelliswork.models.hmm_lm.objective import Sentences, WithGradients, minus_predicted, word_odds
 from trelliswork.models.hmm_lm.training import torch_threads
 
@@ -24,48 +19,21 @@ TEACHING_RATE = 1e-2
 BACKING = (20.0, 0.1)  # pseudo-counts per clustered state: maximum, and maximum as a share of its mean count
 SHARING = 20  # EM iterations that assign transitions to features
 STRAY = 0.5  # initial share of a state's transitions assigned to features outside its group
-MIN_PROBABILITY = 1e-37  # lower bound before taking logarithms
 CHUNK = 1 << 14  # pairs of states processed at once
 
 Floats = NDArray[np.float32]
 
 
 def cluster_start(network: StateNetwork, sentences: Sentences, *, n_steps: int = 100, seed: int = 0) -> StateCounts:
-    """Cluster tokens into states and fit the network, without blocks, to the counts by ``n_steps`` gradient steps.
+    """Cluster tokens into states and fit a network with features to the counts by ``n_steps`` gradient steps.
 
     `StateNetwork.start_with` should have been called with the word frequencies. The steps are cheap, since they need no
     sums over sentences.
     """
     shape = network.shape
-    n_groups = min(shape.n_features, shape.n_states) or None
+    n_groups = min(shape.n_features, shape.n_states)
     counts = clustered_counts(sentences, shape.n_words, shape.n_states, n_groups=n_groups, seed=seed)
     teach(network, counts, n_steps, backing=min(BACKING[0], BACKING[1] * sentences.n_tokens / shape.n_states))
-    return counts
-
-
-def em_start(
-    network: StateNetwork,
-    sentences: Sentences,
-    *,
-    n_iter: int,
-    smoothing: float = 0.1,
-    n_steps: int = 100,
-    seed: int = 0,
-    callback: Callback | None = None,
-) -> Counts:
-    """Run EM for ``n_iter`` iterations from a random start, then fit a dense network without blocks to the counts.
-
-    ``smoothing`` is added to each transition count in EM, a hundredth of it to each emission count.
-    """
-    shape = network.shape
-    sequences = Sequences(sentences.offsets, sentences.words.astype(np.int32))
-    priors = Priors(smoothing, smoothing, 0.0, smoothing / 100)
-    first = random_parameters(shape.n_states, shape.n_words, seed=seed)
-    watch = Watch(callback=callback)
-    learned, _ = em(first, sequences, priors=priors, max_iter=n_iter, tol=0, dtype=np.float32, watch=watch)
-    counts = shared_counts(learned, sequences, dtype=np.float32)
-    start, pairs, emission = (x.astype(np.float32) for x in (counts.start, counts.transition, counts.by_symbol))
-    teach(network, StateCounts(start, pairs, emission), n_steps)
     return counts
 
 
@@ -73,20 +41,20 @@ def teach(network: StateNetwork, counts: StateCounts, n_steps: int, *, backing: 
     """Maximize the expected log-likelihood of counts by gradients, and return the cost per emission of each step.
 
     ``backing`` pseudo-counts are added to each state, distributed by the frequencies of words and of next states. A
-    step costs O(V S hidden) and O(S^2 hidden), or O(S R hidden) with features, which are fitted as intermediate
-    classes: p(feature | state) and p(next state | feature).
+    step costs O(V S hidden + S R hidden). Features are fitted as intermediate classes: p(feature | state) and
+    p(next state | feature).
     """
     emission = _Backed(counts.emission, backing)
     start, total = torch.from_numpy(counts.start), float(emission.totals.sum())
-    follow = _featured(network, counts, backing) if network.shape.n_features else _dense(network, counts, backing)
+    follow = _featured(network, counts, backing)
     optimizer = torch.optim.AdamW([p for p in network.parameters() if p.requires_grad], TEACHING_RATE, weight_decay=0)
     costs = []
     with torch_threads(network):
         for k in range(n_steps):
             optimizer.param_groups[0]["lr"] = TEACHING_RATE * (1 + math.cos(math.pi * k / n_steps)) / 2
-            output, drawn = network.word_output, Drawn()
-            emitted = _Emitted.apply(network.emitting(drawn), output.weight, output.bias, emission)
-            loss = -(start @ network.log_start(drawn) + follow() + emitted) / total
+            output = network.word_output
+            emitted = _Emitted.apply(network.emitting(), output.weight, output.bias, emission)
+            loss = -(start @ network.log_start() + follow() + emitted) / total
             optimizer.zero_grad(set_to_none=True)
             loss.backward()
             optimizer.step()
@@ -94,18 +62,15 @@ def teach(network: StateNetwork, counts: StateCounts, n_steps: int, *, backing: 
     return costs
 
 
-def _dense(network: StateNetwork, counts: StateCounts, backing: float) -> Callable[[], Tensor]:
-    """Return a function that computes the expected log-likelihood of transitions."""
-    pairs = torch.from_numpy(_Backed(counts.pairs.T, backing).dense().T.copy())
-    return lambda: (pairs * torch.log(network.transition(Drawn()).dense().clamp_min(MIN_PROBABILITY))).sum()
-
-
 def _featured(network: StateNetwork, counts: StateCounts, backing: float) -> Callable[[], Tensor]:
-    """Return the same for transitions by features, which are classes between a state and the next."""
+    """Return a function that computes the expected log-likelihood of transitions.
+
+    Features are classes between a state and the next.
+    """
     left, right = (torch.from_numpy(x) for x in shared(counts, network.shape.n_features, backing))
 
     def log_likelihood() -> Tensor:
-        log_left, log_right = network.log_factors(Drawn())
+        log_left, log_right = network.log_factors()
         log_sums = torch.logsumexp(log_right, dim=0)
         return (left * torch.log_softmax(log_left + log_sums, dim=1)).sum() + (right * (log_right - log_sums)).sum()
 
