@@ -152,7 +152,8 @@ class StateNetwork(Network):
     def transition(self, kept: Tensor | None = None) -> Transition:
         """Return p(next state | state)."""
         if self.shape.n_features:
-            return Blocks(*(x[None] for x in self.log_factors(kept)), features=True).between(ONE)
+            log_left, log_right = self.log_factors(kept)
+            return Blocks(log_left[None], log_right[None], features=True).between(ONE)
         output = self.state_output
         left, right = self.state_block(_of(self.state_embedding, kept)), _of(output.weight, kept)
         return Blocks(left[None], right[None], _of(output.bias, kept)[None]).between(ONE)
