@@ -306,12 +306,9 @@ class NearlyProjectiveTree(SpanningTree):
     def _options(self) -> dict[str, Any]:
         return super()._options | {"crossing_cost": self._engine.cost}
 
-    def _copies(self, B: int) -> Self:
-        return self._like(
-            self.log_arc.expand(B, *self.log_arc.shape[1:]),
-            lengths=self.lengths.expand(B),
-            crossing_cost=self._engine.cost.repeat(B),
-        )
+    def _make(self, *scores: Tensor, **options: Any) -> Any:
+        cost = np.broadcast_to(options.pop("crossing_cost"), len(scores[0]))
+        return super()._make(*scores, crossing_cost=cost, **options)
 
     def _log_z(self) -> Tensor:
         return self._mixed(self._log_z_of(PROJECTIVE), self._log_z_of(SPANNING))

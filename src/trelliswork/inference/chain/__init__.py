@@ -18,7 +18,7 @@ from trelliswork.inference.chain.passes import (
     score,
     viterbi,
 )
-from trelliswork.inference.chain.potentials import Potentials, chain_potentials, is_short, sizes, transition_steps
+from trelliswork.inference.chain.potentials import Potentials, chain_potentials, sizes, transition_steps
 from trelliswork.inference.chain.ranked import topk
 
 __all__ = [
@@ -29,7 +29,6 @@ __all__ = [
     "chain_potentials",
     "expectations",
     "forward",
-    "is_short",
     "log_partition",
     "pair_counts",
     "sample",

@@ -97,10 +97,13 @@ class Potentials:
 
     @property
     def short_length(self) -> int:
-        """The length of a single short sequence with one transition matrix, see `is_short`; 0 for other potentials."""
-        if self.time_step or not is_short(*self.log_unary.shape):
+        """The length of a single short sequence with one transition matrix; 0 for other potentials.
+
+        There, preparations take longer than they save.
+        """
+        B, T, S = self.log_unary.shape
+        if self.time_step or B > 1 or T * S**2 >= threads.LEAST_WORK:
             return 0
-        T = self.log_unary.shape[1]
         return T if self.given_lengths is None else int(self.given_lengths[0])
 
     def take(self, which: NDArray[np.integer], dtype: type[np.floating] = np.float64) -> "Potentials":
@@ -154,11 +157,6 @@ def sizes(shape: Sequence[int]) -> tuple[int, int, int]:
                 raise ShapeError(f"{expected}: {letter} must be at least 1.")
     B, T, S = shape
     return B, T, S
-
-
-def is_short(n_sequences: int, n_positions: int, n_labels: int) -> bool:
-    """Return whether preparations take longer than they save: a single sequence with little work."""
-    return n_sequences == 1 and n_positions * n_labels**2 < threads.LEAST_WORK
 
 
 def transition_steps(shape: Sequence[int], B: int, T: int, S: int) -> tuple[int, int]:

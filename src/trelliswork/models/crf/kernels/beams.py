@@ -109,7 +109,7 @@ def sparse(start, stop, sentences, tokens, weights, sets, limit, gradient, sums)
     S, L, Sw, dtype = emits.size, weights.n_labels, wide.shape[1], wide.dtype
     longest = offsets[start + 1] - offsets[start]
     log_unary = np.empty((longest, Sw), dtype)
-    s, no_pairs = make_space(longest, S, L, False, False, True, wide), np.empty(0, dtype)
+    s = make_space(longest, S, L, False, False, True, wide)
     residual, labels = np.zeros(Sw, dtype), np.arange(L, dtype=np.int32)
     ptr, states, alpha = s.ptr, s.states, s.alpha
     for n in range(start, stop):
@@ -117,7 +117,7 @@ def sparse(start, stop, sentences, tokens, weights, sets, limit, gradient, sums)
         scores(first, first + T, tokens, weights.state, L, log_unary, 0)
         sequence = Sequence(0, T, L, first, log_unary, 0, Sw)
         log_z = within(sequence, entries, sets, s)
-        safe = log_z > -np.inf and marginals(sequence, entries, Safety(limit, True), weight[n], counts, no_pairs, s)
+        safe = log_z > -np.inf and marginals(sequence, entries, Safety(limit, True), weight[n], counts, s)
         sums.safe[n] = safe
         if not safe:
             continue

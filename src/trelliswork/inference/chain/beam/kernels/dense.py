@@ -217,12 +217,12 @@ def _add_row(matrix, at, vector, x, row, counts, to):
 
 
 @helper
-def _pull(steps, sequence, t, weight, final, at_pair, counts, pairs, s):
+def _pull(steps, sequence, t, weight, final, counts, s):
     """Compute beta of the beam of position t - 1; add the expected transitions."""
     beta, alpha, ptr, ahead, states, row, dense = s.beta, s.alpha, s.ptr, s.ahead, s.states, s.row, s.dense
     matrix, stride, is_log, Sp = steps.rows, steps.rows.shape[1], steps.is_log, s.emission.shape[1]
     base, before, here, n = _base(steps, sequence, t), ptr[t - 1], ptr[t], ptr[t + 1] - ptr[t]
-    counting, pairing = final and counts.shape[0] > 0, final and pairs.size > 0
+    counting = final and counts.shape[0] > 0
     width = -(-n // lanes(alpha)) * lanes(alpha)
     ahead[n:width] = 0
     many = not is_log and 4 * n > Sp  # whole rows then cost less than single numbers
@@ -238,14 +238,9 @@ def _pull(steps, sequence, t, weight, final, at_pair, counts, pairs, s):
             continue
         _gather(matrix, begin, states, here, n, is_log, s.shift[t], row)
         beta[a - before] = _row_times(row, 0, ahead, width)
-        pair = at_pair + (a - before) * n
-        for k in range(n if counting or pairing else 0):
-            p = x * (get(row, k) * get(ahead, k))
-            if counting:
-                j = to + get(states, here + k)
-                put(counts, j, get(counts, j) + p)
-            if pairing:
-                put(pairs, pair + k, p)
+        for k in range(n if counting else 0):
+            j = to + get(states, here + k)
+            put(counts, j, get(counts, j) + x * (get(row, k) * get(ahead, k)))
 
 
 class Matrices(NamedTuple):

@@ -32,7 +32,7 @@ push = method("push")  # (steps, sequence, t, to, s): fill belief[to:] of positi
 state_at = method("state_at")  # (steps, to, k, s): the state of value k of that belief
 emitted = method("emitted")  # (steps, T, t, j, s): e_t(j), with the factor of the end
 inside = method("inside")  # (steps, sequence, t, s): fill alpha of the beam of position t, not normalized
-pull = method("pull")  # (steps, sequence, t, weight, final, at_pair, counts, pairs, s): fill beta of I_{t-1}
+pull = method("pull")  # (steps, sequence, t, weight, final, counts, s): fill beta of I_{t-1}, add counts if final
 pull_all = method("pull_all")  # (steps, sequence, t, to, n, m, s): fill n numbers of beta; return the largest
 
 
@@ -243,13 +243,10 @@ def _refine(sequence, steps, gold, rule, s):
 
 
 @helper
-def _backward(sequence, steps, limit, weight, final, counts, pairs, s):
+def _backward(sequence, steps, limit, weight, final, counts, s):
     """Run equation (3); if ``final``, produce the outputs of ``marginals``. Return False if it is not safe."""
     T, beta, ptr, alpha, ahead, states = sequence.n_positions, s.beta, s.ptr, s.alpha, s.ahead, s.states
     beta[: ptr[T] - ptr[T - 1]] = 1
-    at_pair = 0
-    for t in range(1, T if final and pairs.size else 0):
-        at_pair += (ptr[t] - ptr[t - 1]) * (ptr[t + 1] - ptr[t])
     for t in range(T - 1, -1, -1):
         here, n = ptr[t], ptr[t + 1] - ptr[t]
         m = alpha.dtype.type(0)
@@ -271,21 +268,19 @@ def _backward(sequence, steps, limit, weight, final, counts, pairs, s):
             ahead[k] = b * emitted(steps, T, t, get(states, here + k), s)
         if not top <= limit:
             return False
-        at_pair -= (here - ptr[t - 1]) * n
-        pull(steps, sequence, t, weight, final, at_pair, counts, pairs, s)
+        pull(steps, sequence, t, weight, final, counts, s)
     return True
 
 
 @helper
-def marginals(sequence, steps, safety, weight, counts, pairs, s):
+def marginals(sequence, steps, safety, weight, counts, s):
     """Turn ``s.alpha`` into the weighted marginals; return False if the sequence is not safe: then nothing is added.
 
-    ``counts``, (S, S) or (n_entries,), grows by the weighted expected transitions, unless empty. ``pairs`` takes them
-    position by position, |I_{t-1}| x |I_t| numbers each, unless empty: for dense transitions by logarithms only.
+    ``counts``, (S, S) or (n_entries,), grows by the weighted expected transitions, unless empty.
     """
-    if safety.check and not _backward(sequence, steps, safety.limit, weight, False, counts, pairs, s):
+    if safety.check and not _backward(sequence, steps, safety.limit, weight, False, counts, s):
         return False
-    return _backward(sequence, steps, safety.limit, weight, True, counts, pairs, s)
+    return _backward(sequence, steps, safety.limit, weight, True, counts, s)
 
 
 @helper(allocates=True)
@@ -298,8 +293,7 @@ def beams(start, stop, batch, steps, space, choice, safety, counts, results, buf
     lengths, offsets, log_unary = batch
     T, L = log_unary.shape[1:]
     S = n_states(steps, log_unary)
-    no_pairs, one = np.empty(0, log_unary.dtype), log_unary.dtype.type(1)
-    used, s = 0, space
+    one, used, s = log_unary.dtype.type(1), 0, space
     for b in range(start, stop):
         n = lengths[b]
         if used + n * S > len(buffer.states):
@@ -309,7 +303,7 @@ def beams(start, stop, batch, steps, space, choice, safety, counts, results, buf
         log_z = finish_forward(s) if forward(0, n, sequence, steps, choice.gold, choice.rule, s) else -np.inf
         if choice.refine and log_z > -np.inf:
             log_z = _refine(sequence, steps, choice.gold, choice.rule, s)
-        if log_z > -np.inf and marginals(sequence, steps, safety, one, counts, no_pairs, s):
+        if log_z > -np.inf and marginals(sequence, steps, safety, one, counts, s):
             results.log_z[b] = log_z
             used += copy_beams(sequence, used, s, results, buffer)
         else:

@@ -106,7 +106,7 @@ def _pull_all(steps, sequence, t, to, n, m, s):
 
 
 @helper
-def _pull(steps, sequence, t, weight, final, at_pair, counts, pairs, s):
+def _pull(steps, sequence, t, weight, final, counts, s):
     """Compute beta of the beam of position t - 1; add the expected transitions."""
     indptr, targets, values = steps.indptr, steps.targets, steps.values
     beta, ptr, dense, alpha, states = s.beta, s.ptr, s.dense, s.alpha, s.states
