@@ -13,7 +13,6 @@ from trelliswork.cli.options import (
     FormatOption,
     JsonOption,
     LabelOption,
-    SchemeName,
     SchemeOption,
     SeparatorOption,
 )
@@ -58,7 +57,7 @@ def check(
     column: Annotated[str | None, typer.Option(help="Column of the words.", show_default="0, or form")] = None,
     label: LabelOption = None,
     separator: SeparatorOption = None,
-    scheme: SchemeOption = SchemeName.auto,
+    scheme: SchemeOption = "auto",
     json: JsonOption = False,
 ) -> None:
     """Check labeled files: sizes, labels, labels that break their scheme, and suspicious lines.
@@ -78,7 +77,7 @@ def check(
         if layout.format == "crfsuite":
             raise DataError(f"{file}: a file of ready attributes has no words to check: expected columns or CoNLL-U.")
         parts.append(_read(str(file), source, layout))
-        results.append(_described(parts[-1], None if scheme == SchemeName.none else str(scheme)))
+        results.append(_described(parts[-1], None if scheme == "none" else scheme))
         if len(parts) > 1:
             results[-1] |= _compared(parts[-1], parts[0])
     if json:

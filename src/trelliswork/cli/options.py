@@ -1,7 +1,6 @@
 """Options that several commands share."""
 
-from enum import StrEnum
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import typer
 
@@ -18,19 +17,9 @@ LabelOption = Annotated[
 ]
 
 
-class SchemeName(StrEnum):
-    """Scheme of labels of spans in a file."""
-
-    auto = "auto"
-    bio = "bio"
-    iob1 = "iob1"
-    bioes = "bioes"
-    bilou = "bilou"
-    none = "none"
-
-
 SchemeOption = Annotated[
-    SchemeName, typer.Option(help="Scheme of span labels; auto: that of most labels; none: plain tags.")
+    Literal["auto", "bio", "iob1", "bioes", "bilou", "none"],
+    typer.Option(help="Scheme of span labels; auto: that of most labels; none: plain tags."),
 ]
 StrictOption = Annotated[
     bool, typer.Option("--strict", help="Refuse labels that break their scheme instead of repairing them.")
@@ -53,15 +42,6 @@ def leave_out(why: str, **given: Any) -> None:
 
 
 ForceOption = Annotated[bool, typer.Option("--force", help="Replace what an earlier run has saved in --out.")]
-
-
-class Decide(StrEnum):
-    """How one structure is chosen from a posterior."""
-
-    viterbi = "viterbi"
-    mbr = "mbr"
-    mbr_span = "mbr-span"
-    mbr_las = "mbr-las"
 
 
 OutputOption = Annotated[
@@ -106,13 +86,13 @@ def chosen_tokenizer(tokenize: bool, tokenizer: str | None, format: FileFormat =
 def _readable(text: str | None) -> str | None:
     """Raise an error for text that is not a beam, before anything is read or learned."""
     from trelliswork.errors import ValueRangeError
-    from trelliswork.inference.chain.beam import Beam
+    from trelliswork.models.parameters import parse_beam
 
-    if text not in (None, "auto", "none"):
-        try:
-            Beam.parse(text)
-        except ValueRangeError as error:
-            raise typer.BadParameter(str(error)) from None
+    try:
+        if text is not None:
+            parse_beam(text)
+    except ValueRangeError as error:
+        raise typer.BadParameter(str(error)) from None
     return text
 
 

@@ -10,7 +10,6 @@ from trelliswork.cli.options import (
     FormatOption,
     LabeledFiles,
     LabelOption,
-    SchemeName,
     SchemeOption,
     SeparatorOption,
     StrictOption,
@@ -185,7 +184,7 @@ def hmm(
     columns: WordsColumn = None,
     label: LabelOption = None,
     separator: SeparatorOption = None,
-    scheme: SchemeOption = SchemeName.auto,
+    scheme: SchemeOption = "auto",
     strict: StrictOption = False,
     unlabeled: Annotated[
         bool, typer.Option("--unlabeled", help="Read only words and induce states by EM; the default for plain text.")
@@ -255,7 +254,7 @@ def mrf_tagger(
     columns: WordsColumn = None,
     label: LabelOption = None,
     separator: SeparatorOption = None,
-    scheme: SchemeOption = SchemeName.auto,
+    scheme: SchemeOption = "auto",
     strict: StrictOption = False,
 ) -> dict[str, Any]:
     """Train a tagger by the joint likelihood of tags and words. Ctrl-C stops after the current iteration and saves it.

@@ -3,15 +3,13 @@
 import json as json_module
 import warnings
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
 
 import typer
 
 from trelliswork.cli.inputs import inputs_of
 from trelliswork.cli.options import (
-    Decide,
     OtherBeamOption,
-    SchemeName,
     SchemeOption,
     StrictOption,
     TrainedFormatOption,
@@ -58,7 +56,7 @@ def evaluate(
         ),
     ] = None,
     decode: Annotated[
-        Decide | None,
+        Literal["viterbi", "mbr", "mbr-span", "mbr-las"] | None,
         typer.Option(
             "--decoding",
             help="viterbi: most probable structure. posterior: most expected correct labels or heads. mbr-span: best "
@@ -66,7 +64,7 @@ def evaluate(
             show_default="viterbi; posterior for parsers",
         ),
     ] = None,
-    scheme: SchemeOption = SchemeName.auto,
+    scheme: SchemeOption = "auto",
     strict: StrictOption = False,
     beam: OtherBeamOption = None,
     target_precision: Annotated[
@@ -97,19 +95,18 @@ def evaluate(
 
     fitted, source = load(model), inputs_of(files, bundled)
     set_beam(fitted, beam)
-    chosen = None if decode is None else decode.value
     if isinstance(fitted, TreeParser) and fitted.constituents:
         leave_out("a grammar is compared with trees", decoding=decode, target_precision=target_precision)
         judged = _grammar(fitted, *read_answers(fitted, source, format, label), source)
     elif isinstance(fitted, TreeParser):
-        if decode == Decide.mbr_span:
+        if decode == "mbr-span":
             raise typer.BadParameter("--decoding mbr-span is for taggers.")
-        judged = _parser(fitted, *read_answers(fitted, source, format, label), source, chosen)
+        judged = _parser(fitted, *read_answers(fitted, source, format, label), source, decode)
     elif isinstance(fitted, Tagger):
-        if decode == Decide.mbr_las:
+        if decode == "mbr-las":
             raise typer.BadParameter("--decoding mbr-las is for parsers.")
         how = LabelReading.of(scheme, strict, convert=isinstance(fitted, LayeredTagger))
-        judged = _tagger(fitted, source, format, label, chosen, how)
+        judged = _tagger(fitted, source, format, label, decode, how)
     else:
         given = {"label": label, "decoding": decode, "target_precision": target_precision}
         leave_out("a language model is evaluated by its perplexity", **given)

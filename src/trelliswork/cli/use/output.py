@@ -3,10 +3,9 @@
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from enum import StrEnum
 from io import StringIO
 from itertools import pairwise
-from typing import TYPE_CHECKING, Annotated, Any, TextIO
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TextIO
 
 import typer
 
@@ -23,20 +22,8 @@ Cells = dict[int, str]  # column and its new value
 Version = tuple[str, list[Cells]]  # of a sentence: a comment, and new cells of its words
 
 
-class Form(StrEnum):
-    """Form of the output."""
-
-    columns = "columns"
-    conllu = "conllu"
-    jsonl = "jsonl"
-    json = "json"
-
-    @property
-    def has_objects(self) -> bool:
-        """Whether sentences are written as JSON objects."""
-        return self in (Form.json, Form.jsonl)
-
-
+Form = Literal["columns", "conllu", "jsonl", "json"]
+OBJECTS = ("jsonl", "json")  # forms that are JSON
 FormOption = Annotated[
     Form | None,
     typer.Option(
@@ -70,8 +57,8 @@ def wanted(text: str | None, parts: Sequence[str]) -> "Want":
 class Objects:
     """Answers as JSON: one object per line, or one array."""
 
-    def __init__(self, stream: TextIO, form: Form) -> None:
-        self._stream, self._array, self._n = stream, form == Form.json, 0
+    def __init__(self, stream: TextIO, array: bool) -> None:
+        self._stream, self._array, self._n = stream, array, 0
 
     def write(self, answers: "Iterable[Answer]", corpus: Any) -> None:
         """Write answers for the sentences of a corpus, those of raw text with their places."""
@@ -137,7 +124,7 @@ def write_tagged(
     if form is None:
         _write_spans(corpus, columns[0] if columns else [], out, notes)
         return
-    if form == Form.columns:
+    if form == "columns":
         if format == form:
             write_columns_with(corpus, columns, out, layout.separator, notes=notes)
         else:

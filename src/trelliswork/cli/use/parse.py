@@ -1,8 +1,7 @@
 """``trelliswork parse``: parse files with a saved parser or grammar."""
 
 from dataclasses import replace
-from enum import StrEnum
-from typing import TYPE_CHECKING, Annotated, Any, TextIO
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TextIO
 
 import typer
 
@@ -42,14 +41,6 @@ if TYPE_CHECKING:
 UNTAGGED = 5000  # words without tags after which a file is taken to have none
 
 
-class Decoding(StrEnum):
-    """How a tree is chosen; see ``DependencyParser.predict``."""
-
-    mbr = "mbr"
-    viterbi = "viterbi"
-    mbr_las = "mbr-las"
-
-
 def parse(
     model: Annotated[str, typer.Argument(help="Directory of a saved parser or grammar.")],
     files: Annotated[
@@ -72,7 +63,7 @@ def parse(
     ] = None,
     output: FormOption = None,
     decode: Annotated[
-        Decoding | None,
+        Literal["mbr", "viterbi", "mbr-las"] | None,
         typer.Option(
             "--decoding",
             help="mbr: most expected correct heads, or spans of a grammar. viterbi: most probable tree. mbr-las: "
@@ -105,18 +96,17 @@ def parse(
     want = wanted(with_, ("marginals", "subtrees", "topk"))
     source = inputs_of(files, bundled, stdin=True)
     split = chosen_tokenizer(tokenize, tokenizer, format)
-    decoding = None if decode is None else decode.value
     fitted = load_for(model, TreeParser, "parse: expected a parser (trelliswork train parser or pcfg)")
     if fitted.constituents:
-        if want.subtrees or want.topk or known or decode == Decoding.mbr_las:
+        if want.subtrees or want.topk or known or decode == "mbr-las":
             raise typer.BadParameter(
                 "this model is a grammar: --with subtrees, topk=K, --known-heads, --decoding mbr-las are for parsers."
             )
-        if output in (Form.columns, Form.conllu):
+        if output in ("columns", "conllu"):
             raise typer.BadParameter("a grammar writes bracketed trees, or JSON: choose --output jsonl or json.")
         if split is not None and reading_of(fitted)["tags"]:
             raise DataError(f"{model}: this grammar was trained on tags, which raw text does not have. Give it tags.")
-        _constituents(fitted, source, out, format, decoding, want, output, split)
+        _constituents(fitted, source, out, format, decode, want, output, split)
         return
     if want.topk:
         leave_out("--with topk=K gives the most probable trees", decoding=decode)
@@ -124,7 +114,7 @@ def parse(
         raise typer.BadParameter(
             "--with subtrees is for one tree without known heads: leave topk=K, --known-heads out."
         )
-    if decode == Decoding.mbr_las and fitted.labels_ is None:
+    if decode == "mbr-las" and fitted.labels_ is None:
         raise DataError(f"{model}: --decoding mbr-las needs labels, and this parser has none.")
     chosen = _format(source, format) if split is None else FileFormat.text
     if chosen == FileFormat.text:
@@ -137,7 +127,7 @@ def parse(
         raise DataError(f"{source}: expected a CoNLL-U or text file; use --format conllu or --format text.")
     if want.subtrees:
         want = replace(want, log_prob=True)
-    _dependencies(fitted, source, out, chosen, known, decoding, want, output or Form.conllu, split)
+    _dependencies(fitted, source, out, chosen, known, decode, want, output or "conllu", split)
 
 
 def _dependencies(
@@ -187,7 +177,7 @@ def _dependencies(
 
     def write(part: "Excerpt", corpus: Corpus, answers: "list[Answer]", stream: TextIO) -> None:
         versions = [trees_of(answer, want) for answer in answers]
-        if form == Form.columns:
+        if form == "columns":
             write_trees(corpus, versions, stream)
             return
         if parser.tagger is not None and answers:

@@ -2,8 +2,7 @@
 
 import json as json_module
 import sys
-from enum import StrEnum
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import typer
 
@@ -16,25 +15,17 @@ from trelliswork.data.reading import FileFormat, Layout, read_unlabeled
 from trelliswork.data.reading.inputs import Inputs
 
 
-class By(StrEnum):
-    """The value of a token."""
-
-    entropy = "entropy"
-    margin = "margin"
-    expected_gain = "expected-gain"
-
-
 def select(
     model: Model,
     pool: Annotated[list[str], typer.Argument(help="Files of sentences to choose from, in the format of training.")],
     n: Annotated[int, typer.Option("--n", "-n", min=1, help="Number of sentences.")] = 100,
     by: Annotated[
-        By,
+        Literal["entropy", "margin", "expected-gain"],
         typer.Option(
             help="entropy of each token; margin, 1 minus the difference of the two best answers; or expected-gain, "
             "what the labels of a sentence tell about the rest of the pool."
         ),
-    ] = By.entropy,
+    ] = "entropy",
     diverse: Annotated[
         bool, typer.Option("--diverse", help="Words of sentences that were chosen before count half, a quarter, ...")
     ] = False,
@@ -66,11 +57,11 @@ def select(
     parts = [_read(fitted, str(file), format) for file in files]
     places = [(str(file), k) for file, part in zip(files, parts, strict=True) for k in range(len(part))]
     corpus = _joined(parts)
-    if labeled and by is not By.expected_gain:
-        raise typer.BadParameter(f"--labeled is for --by expected-gain, not for --by {by.value}: leave it out.")
+    if labeled and by != "expected-gain":
+        raise typer.BadParameter(f"--labeled is for --by expected-gain, not for --by {by}: leave it out.")
     known = _joined([_read(fitted, str(file), format) for file in inputs_of(labeled).files]) if labeled else None
     print(f"choosing from {plural(len(corpus), 'sentences')}", file=sys.stderr)
-    chosen = choose(fitted, corpus, n, by=by.value, diverse=diverse, per_token=per_token, labeled=known)
+    chosen = choose(fitted, corpus, n, by=by, diverse=diverse, per_token=per_token, labeled=known)
     words = corpus.sentences(0) if isinstance(corpus, Corpus) else None
     for index, score in chosen:
         file, number = places[index]

@@ -10,7 +10,7 @@ import typer
 
 from trelliswork.cli.inputs import AWAITED, say_what_is_awaited
 from trelliswork.cli.running import alone, current
-from trelliswork.cli.use.output import Form, Objects
+from trelliswork.cli.use.output import OBJECTS, Form, Objects
 from trelliswork.data.reading import naming_lines
 from trelliswork.data.reading.inputs import Inputs, no_sentences, totals
 from trelliswork.errors import DataError
@@ -34,7 +34,7 @@ def answer_files(
     """
 
     def work(one: Inputs, stream: TextIO) -> int:
-        objects = Objects(stream, form) if form is not None and form.has_objects else None
+        objects = Objects(stream, form == "json") if form in OBJECTS else None
         n, held = 0, None
         for k, following in enumerate(_parts_of(one, format, split)):
             if k == 1:

@@ -2,8 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
-from enum import StrEnum
-from typing import TYPE_CHECKING, Annotated, Any, TextIO
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TextIO
 
 import typer
 
@@ -19,7 +18,7 @@ from trelliswork.cli.options import (
     set_beam,
 )
 from trelliswork.cli.use.loading import Model, check_columns, check_tokenized, load_for
-from trelliswork.cli.use.output import Form, FormOption, wanted, with_option, write_tagged
+from trelliswork.cli.use.output import OBJECTS, Form, FormOption, wanted, with_option, write_tagged
 from trelliswork.cli.use.streaming import answer_files
 from trelliswork.data.reading import ANNOTATED, FileFormat, Layout, format_for, read_unlabeled
 from trelliswork.errors import DataError
@@ -27,14 +26,6 @@ from trelliswork.errors import DataError
 if TYPE_CHECKING:
     from trelliswork.answers import Answer, Want
     from trelliswork.data.files import Excerpt
-
-
-class TagDecide(StrEnum):
-    """How one labeling is chosen from a posterior; see ``Tagger.predict``."""
-
-    viterbi = "viterbi"
-    mbr = "mbr"
-    mbr_span = "mbr-span"
 
 
 def tag(
@@ -55,13 +46,13 @@ def tag(
     ] = None,
     output: FormOption = None,
     decode: Annotated[
-        TagDecide,
+        Literal["viterbi", "mbr", "mbr-span"],
         typer.Option(
             "--decoding",
             help="viterbi: most probable labeling. mbr: most probable label of each token. mbr-span: spans with "
             "the best expected F1.",
         ),
-    ] = TagDecide.viterbi,
+    ] = "viterbi",
     min_probability: Annotated[
         float | None,
         typer.Option(
@@ -101,7 +92,7 @@ def tag(
     from trelliswork.models.tasks import LayeredTagger, Tagger
 
     want = wanted(with_, ("marginals", "spans", "topk"))
-    if want.topk and (decode != TagDecide.viterbi or min_probability is not None):
+    if want.topk and (decode != "viterbi" or min_probability is not None):
         raise typer.BadParameter(
             "--with topk=K gives the most probable labelings: leave --decoding and --min-probability out."
         )
@@ -111,7 +102,7 @@ def tag(
     layered = isinstance(tagger, LayeredTagger)
     if layered and want.topk:
         raise typer.BadParameter("--with topk=K needs a model with one layer of labels.")
-    if (want.spans or decode == TagDecide.mbr_span) and not layers_with_spans(tagger):
+    if (want.spans or decode == "mbr-span") and not layers_with_spans(tagger):
         raise DataError(f"{model}: --with spans and --decoding mbr-span need labels in BIO or BIOES, such as B-NP.")
     layer, column = _known_layer(tagger, known) if layered else ("", known)
     source = inputs_of(files, bundled, stdin=True)
@@ -119,15 +110,15 @@ def tag(
     if split is not None and known is not None:
         raise typer.BadParameter("--known names a column, which raw text does not have: leave --tokenize out.")
     kind = "text" if split is not None else str(format_for(layout, source, format))
-    form = output or (None if kind in ANNOTATED else Form.conllu if kind == "conllu" else Form.columns)
-    if form == Form.conllu and kind == "crfsuite":
+    form: Form | None = output or (None if kind in ANNOTATED else "conllu" if kind == "conllu" else "columns")
+    if form == "conllu" and kind == "crfsuite":
         raise typer.BadParameter("--output conllu needs words, and files of ready attributes have none.")
     if form is None and (want.marginals > want.spans or want.topk):
         raise typer.BadParameter("annotated text has spans, --with spans adds their probabilities: or --output jsonl.")
-    if form is not None and form.has_objects and want.marginals:
+    if form in OBJECTS and want.marginals:
         want = replace(want, log_prob=True)
-    plain = want == Want() and min_probability is None and not layered and (form is None or not form.has_objects)
-    how: Any = {"decoding": None if want.topk else decode.value}
+    plain = want == Want() and min_probability is None and not layered and form not in OBJECTS
+    how: Any = {"decoding": None if want.topk else decode}
 
     def read(part: "Excerpt", may_be_empty: bool) -> tuple[Any, Any]:
         """Return the sentences of a part, and their known labels."""
