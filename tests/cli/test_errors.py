@@ -12,7 +12,7 @@ import pytest
 import trelliswork.cli
 from tests.models.fitted import fitted
 from trelliswork import CRF
-from trelliswork.cli.running import LOG_PREFIX, MAX_LOGS, settings
+from trelliswork.cli.running import settings
 from trelliswork.compute import limits
 from trelliswork.errors import TrellisworkError
 
@@ -56,9 +56,6 @@ def test_unforeseen_errors_end_in_one_line_and_a_log(error, command, monkeypatch
     code, _, err = command("--debug", "warmup")
     assert code == 1
     assert "Traceback (most recent call last)" in err
-    for _ in range(MAX_LOGS + 3):
-        command("warmup")
-    assert len(list((tmp_path / "logs").glob(f"{LOG_PREFIX}*"))) == MAX_LOGS
 
 
 def test_an_error_while_options_are_read_is_one_line(command, monkeypatch):

@@ -3,8 +3,6 @@
 import json as json_module
 import sys
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from functools import partial, reduce
 from typing import Annotated, Any, Literal
 
@@ -12,8 +10,16 @@ import typer
 
 from trelliswork.cli.help import Command
 from trelliswork.cli.inputs import inputs_of
-from trelliswork.cli.options import ForceOption, FormatOption, JsonOption, LabelOption, QuietOption, SeparatorOption
-from trelliswork.cli.progress import usage_line
+from trelliswork.cli.options import (
+    ForceOption,
+    FormatOption,
+    JsonOption,
+    LabelOption,
+    QuietOption,
+    SeparatorOption,
+    leave_out,
+)
+from trelliswork.cli.progress import bar, usage_line
 from trelliswork.cli.running import current, report_errors
 from trelliswork.cli.saving import check_out, check_out_file, save_or_rescue
 from trelliswork.compute.display import plural
@@ -97,25 +103,29 @@ def count(
 
     if not files and not merge:
         raise typer.BadParameter("pass text files, or counts with --merge.")
-    chosen = {"--max-words": max_words is not None, "--min-count": min_count > 1, "--unknown": unknown != "symbol"}
-    if vocabulary is not None and any(chosen.values()):
-        raise typer.BadParameter("--vocabulary defines the words: leave out --max-words, --min-count and --unknown.")
-    chosen |= {"--vocabulary": vocabulary is not None, "--window": window is not None}
-    if merge and any(chosen.values()):
-        given = " and ".join(name for name, is_given in chosen.items() if is_given)
-        raise typer.BadParameter(f"--merge defines words and distances: leave out {given}.")
-    if not files and memory is not None:
-        raise typer.BadParameter("--memory applies to reading files: leave it out, or pass files.")
+    own = {"max_words": max_words, "min_count": min_count > 1, "unknown": unknown != "symbol"}
+    if vocabulary is not None:
+        leave_out("--vocabulary defines the words", **own)
+    if merge:
+        leave_out("--merge defines words and distances", **own, vocabulary=vocabulary, window=window)
+    if not files:
+        leave_out("--memory applies to reading files", memory=memory)
     check_out(out, force=force, layout=MOMENTS)
     started = time.perf_counter()
     counts = [Moments.load(path) for path in merge or []]
     words = Moments.load(vocabulary).vocabulary if vocabulary is not None else counts[0].vocabulary if counts else None
     K = counts[0].K if counts else 2 if window is None else window
     if files:
-        with _reading_progress(quiet) as callback:
+        with bar("reading", 100, quiet) as show:
+
+            def counting(step: Any) -> None:
+                speed = step.n_tokens / max(step.seconds, 1e-9)
+                about = f"pairs of {step.n_tokens:,} tokens, {speed:,.0f} tokens/s" if step.n_tokens else "reading"
+                show(100 * step.done // max(step.total, 1), about)
+
             limits: Any = {"min_count": min_count, "max_words": max_words, "unknown": unknown}
             limits["memory_limit"] = (1024 if memory is None else memory) << 20
-            fresh = count_moments(own_text(inputs_of(files)), K, vocabulary=words, callback=callback, **limits)
+            fresh = count_moments(own_text(inputs_of(files)), K, vocabulary=words, callback=counting, **limits)
         counts.append(fresh)
     total = reduce(Moments.merged, counts)
     save_or_rescue(total.save, out, force=force, layout=MOMENTS)
@@ -178,23 +188,3 @@ def lexicon(
         print(json_module.dumps(outcome))
     else:
         print(f"{plural(len(learned), 'phrases')} of {', '.join(classes)}. Saved in {out}")
-
-
-@contextmanager
-def _reading_progress(quiet: bool) -> Iterator[Callable[[Any], None]]:
-    """Yield a callback that shows a progress bar of bytes on a terminal."""
-    from rich.console import Console
-    from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeElapsedColumn
-
-    shown = not quiet and sys.stderr.isatty()
-    parts = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TimeElapsedColumn())
-    with Progress(*parts, console=Console(stderr=True), transient=True, disable=not shown) as bar:
-        task = bar.add_task("reading", total=None)
-
-        def callback(step: Any) -> None:
-            about = "reading"
-            if step.n_tokens:
-                about = f"pairs of {step.n_tokens:,} tokens, {step.n_tokens / max(step.seconds, 1e-9):,.0f} tokens/s"
-            bar.update(task, completed=step.done, total=step.total, description=about)
-
-        yield callback

@@ -91,18 +91,13 @@ def demo(
         f"{before.probability:.3f} before and {after.probability:.3f} after."
     )
     console.print(f"Evidence changes the whole posterior: {story}\n", markup=False)
-    trees = ask(parser, [_trees(test)[0][n] for n in readable], Want(marginals=True))
-    i = min(range(len(trees)), key=lambda i: abs(min(trees[i].probabilities) - 0.5))
-    _show_parse(console, trees[i], test[readable[i]])
     blanked = next(s for s in test if SHORT <= len(s) <= LONG and "NN" in s.tags[1:])
     blank: list[str | None] = list(blanked.words)
     blank[blanked.tags.index("NN", 1)] = None
     (filled,) = ask(model, [blank], Want(n=6), "fill")
     line = " ".join(word or "___" for word in blank)
-    console.print(f"\nFill the blank: {line}", markup=False)
+    console.print(f"Fill the blank: {line}", markup=False)
     console.print("  " + ", ".join(f"{word} {p:.3f}" for word, p in filled.value[0]) + "\n", markup=False)
-    _show_rows(console, f"Results on {len(test)} new sentences", ("model", "measure", "value", "seconds"), rows)
-
     lead = (
         f"A tagger, a parser and a language model, trained on {len(train):,} sentences of the bundled corpus and "
         f"evaluated on {len(test):,} new ones. This file is self-contained."
@@ -158,36 +153,16 @@ def _doubt(tagger: Any, words: list[list[str]], readable: list[int]) -> tuple[in
     return readable[i], [second if place == t else None for place in range(len(words[readable[i]]))], answer
 
 
-def _show_rows(console: Any, title: str, header: tuple[str, ...], rows: list[Any]) -> None:
-    """Print a table; numbers have three digits below one, else two."""
+def _show_evidence(console: Any, before: "Answer", after: "Answer", gold: list[str], given: str) -> None:
     from rich.markup import escape
     from rich.table import Table
 
+    title = "Tags with confidence: p(tag | whole sentence)"
+    header = ("word", "tag", "confidence", "next best", "gold", f"given that {given}")
     table = Table(*map(escape, header), title=title, title_justify="left")
-    for row in rows:
-        cells = (
-            f"{c:.3f}" if isinstance(c, float) and c <= 1 else f"{c:.2f}" if isinstance(c, float) else c for c in row
-        )
-        table.add_row(*map(escape, cells))
-    console.print(table)
-
-
-def _show_evidence(console: Any, before: "Answer", after: "Answer", gold: list[str], given: str) -> None:
-    shown = []
     for t, (word, tag, new) in enumerate(zip(before.words or (), before.value, after.value, strict=True)):
         p = before.outcomes[t]
         other = max((name for name in p if name != tag), key=p.__getitem__)
-        shown.append((word, tag, p[tag], f"{other} {p[other]:.3f}", gold[t], f"{new} {after.outcomes[t][new]:.3f}"))
-    header = ("word", "tag", "confidence", "next best", "gold", f"given that {given}")
-    _show_rows(console, "Tags with confidence: p(tag | whole sentence)", header, shown)
-
-
-def _show_parse(console: Any, answer: "Answer", gold: Any) -> None:
-    names = ["root", *gold.words]
-    rows = [
-        (names[t], tag, names[head], label or "", p, "" if right == head else names[right])
-        for t, (tag, (head, label), p, right) in enumerate(
-            zip(gold.tags, answer.value, answer.probabilities, gold.heads, strict=True), start=1
-        )
-    ]
-    _show_rows(console, "A tree with arc probabilities", ("word", "tag", "head", "label", "p(arc)", "gold head"), rows)
+        cells = (word, tag, f"{p[tag]:.3f}", f"{other} {p[other]:.3f}", gold[t], f"{new} {after.outcomes[t][new]:.3f}")
+        table.add_row(*map(escape, cells))
+    console.print(table)

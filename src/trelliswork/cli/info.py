@@ -3,7 +3,9 @@
 import json as json_module
 import os
 import platform
+import re
 import sys
+from contextlib import suppress
 from importlib.metadata import PackageNotFoundError, requires, version
 from pathlib import Path
 from typing import Annotated, Any
@@ -60,10 +62,7 @@ def _packages() -> dict[str, str]:
     """Return the versions of required packages, and of optional ones that are installed."""
     found = {}
     for line in requires("trelliswork") or []:
-        name = line.split(";")[0].strip()
-        name = name[: next((k for k, c in enumerate(name) if not (c.isalnum() or c in "-_.")), len(name))]
-        try:
+        name = re.split(r"[^\w.-]", line)[0]
+        with suppress(PackageNotFoundError):
             found[name] = version(name)
-        except PackageNotFoundError:
-            continue
     return found

@@ -87,32 +87,29 @@ def part(development: Any, training: Any) -> "Sample":
 def text_part(dev: Any, train: Any) -> "Sample | None":
     """Return the first sentences of the development or training text, given as sentences or files."""
     from trelliswork.report import Sample
-    from trelliswork.report.samples import SEARCHED
 
     for name, given in (("development", dev), ("training", train)):
-        sentences = _first_sentences(given, SEARCHED)
-        if sentences:
+        if sentences := _first_sentences(given):
             return Sample(name, sentences)
     return None
 
 
-def _first_sentences(given: Any, n: int) -> list[list[str]]:
-    from itertools import islice
-
-    from trelliswork.data.files import fields_of, open_text
+def _first_sentences(given: Any) -> list[list[str]]:
+    """Return some sentences of a text, or of its first file; none of counts and of standard input."""
+    from trelliswork.data import read_text
     from trelliswork.data.ids import files_of
+    from trelliswork.data.shares import excerpts
+    from trelliswork.report.samples import SEARCHED
 
     if isinstance(given, list) and given and isinstance(given[0], list):
-        return given[:n]
+        return given[:SEARCHED]
     if not isinstance(given, str | list) or not given or given == "-":
-        return []  # counts, or standard input
-    sentences: list[list[str]] = []
-    for file in files_of(given) or []:
-        with open_text(file) as lines:
-            sentences += islice((words for line in lines if (words := fields_of(line))), n - len(sentences))
-        if len(sentences) >= n:
-            break
-    return sentences
+        return []
+    (first, *_) = files_of(given) or [None]
+    if first is None:
+        return []
+    part = next(excerpts(first, blank_lines=False, first=1 << 16))
+    return read_text(part, allow_empty=True).sentences(0)[:SEARCHED]
 
 
 def typed() -> str:

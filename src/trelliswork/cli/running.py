@@ -1,7 +1,6 @@
 """Errors of commands: one line and an exit code, or with ``--debug`` a traceback."""
 
 import functools
-import io
 import os
 import platform
 import sys
@@ -12,7 +11,6 @@ import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, ParamSpec, TextIO, TypeVar
 
 import typer
@@ -32,7 +30,6 @@ if TYPE_CHECKING:
     from trelliswork.compute.sharing import Group
 
 LOG_PREFIX = "trelliswork-error-"
-MAX_LOGS = 10
 PATIENCE = 5.0  # seconds
 MAX_LINE = 700  # characters of a message
 P = ParamSpec("P")
@@ -55,30 +52,11 @@ def _show_warning(message: Warning | str, *_: Any, **__: Any) -> None:
     print(f"warning: {message}", file=sys.stderr)
 
 
-class _Closed(io.FileIO):
-    """A standard stream that the caller has closed, so that no file gets its number; its first use is an error."""
-
-    told = False
-
-    def write(self, data: Any) -> int:
-        """Raise an error once: nobody reads what was written."""
-        if not self.told:
-            self.told = True
-            raise OSError("standard output is closed: the results cannot be written. Name a file with --out.")
-        return len(data)
-
-    def read(self, size: int | None = -1) -> bytes:
-        """Raise an error."""
-        raise OSError("standard input is closed: there is nothing to read. Name a file.")
-
-    readinto = read  # type: ignore[assignment]  # which buffers call
-
-
 def open_streams() -> None:
-    """Replace standard streams that the caller has closed; what goes to standard error is lost."""
-    for name, mode, kind in (("stdin", "r", _Closed), ("stdout", "w", _Closed), ("stderr", "w", io.FileIO)):
+    """Replace standard streams that the caller has closed by the null device, so that no file gets their numbers."""
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         if getattr(sys, name) is None:
-            setattr(sys, name, io.TextIOWrapper(kind(os.devnull, mode), encoding="utf-8"))
+            setattr(sys, name, os.fdopen(os.open(os.devnull, os.O_RDWR), mode, encoding="utf-8"))
 
 
 def report_errors(command: Callable[P, R], *, shared: bool = False) -> Callable[P, R]:
@@ -219,14 +197,9 @@ def _unforeseen(error: BaseException) -> str:
 
 
 def _log(error: BaseException) -> str | None:
-    """Write the traceback of an error to a temporary file and return its path; older files are removed."""
+    """Write the traceback of an error to a temporary file and return its path."""
     text = f"trelliswork {__version__}, Python {platform.python_version()}, {platform.platform()}\n{sys.argv}\n"
     try:
-        folder = Path(tempfile.gettempdir())
-        logs = sorted(folder.glob(f"{LOG_PREFIX}*.log"), key=lambda path: path.stat().st_mtime)
-        for old in logs[: max(0, len(logs) + 1 - MAX_LOGS)]:
-            with suppress(OSError):  # of another user
-                old.unlink()
         with tempfile.NamedTemporaryFile(
             "w", prefix=LOG_PREFIX, suffix=".log", delete=False, encoding="utf-8", errors="backslashreplace"
         ) as file:
