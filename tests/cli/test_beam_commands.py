@@ -1,7 +1,6 @@
 """``--beam`` and ``--order`` of the commands, ``reproduce`` and ``infer``: output and errors."""
 
 import json
-import math
 
 import pytest
 from typer.testing import CliRunner
@@ -76,27 +75,3 @@ def test_invalid_beam_fails_before_the_file_is_read(beam):
     done = run("train", "crf", "nowhere.txt", "--beam", beam)
     assert done.exit_code == 2
     assert "beam" in done.output
-
-
-def test_infer(tmp_path):
-    path, evidence = tmp_path / "g.uai", tmp_path / "g.evid"
-    path.write_text(GRAPH, encoding="utf-8")
-    evidence.write_text("1\n1 0 1\n", encoding="utf-8")
-    weights = [
-        [[(1, 2)[a] * ((3, 1), (1, 3))[a][b] * (1 + 3 * b + c) for c in range(3)] for b in range(2)] for a in range(2)
-    ]
-    z = sum(w for plane in weights for row in plane for w in row)
-    exact = json.loads(run("infer", path, "--engine", "exact", "--json").stdout)
-    assert exact["log_z"] == pytest.approx(math.log(z))
-    assert exact["marginals"][0][0] == pytest.approx(sum(w for row in weights[0] for w in row) / z)
-    bp = json.loads(run("infer", path, "--json").stdout)
-    assert (bp["kind"], bp["converged"]) == ("exact", True)  # a tree
-    assert bp["log_z"] == pytest.approx(math.log(z))
-    fixed = json.loads(run("infer", path, "-e", evidence, "--json").stdout)
-    assert fixed["log_z"] == pytest.approx(math.log(sum(w for row in weights[1] for w in row)))
-    assert run("infer", path, "--engine", "exact", "--best").stdout.split()[2:] == ["1", "1", "2"]
-    assert "estimate" in run("infer", path, "--engine", "gibbs").stdout
-    assert run("infer", path, "--engine", "gibbs", "--best").exit_code == 2
-    assert run("infer", path, "--engine", "exact", "--damping", 0.5).exit_code == 2
-    assert run("infer", tmp_path / "none.uai").exit_code == 1
-    assert run("infer", "-", given="MARKOV 2 2").exit_code == 1

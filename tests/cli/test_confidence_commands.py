@@ -1,4 +1,4 @@
-"""Commands about confidence: calibrate, train --calibrate, evaluate, tag --with spans and --decoding, select."""
+"""Commands about confidence: calibrate, evaluate, tag --with spans and --decoding, select."""
 
 import json
 
@@ -81,15 +81,6 @@ def test_layers_are_calibrated_together_and_evaluated_apart(place):
     )
     assert list(row["spans"]) == ["chunk"]
     assert 0 <= row["probability"] <= 1
-
-
-def test_train_calibrates(place):
-    outcome = json.loads(
-        ask(place, "train", "hmm", "tags", "--calibrate", "tags", "-o", "hmm", "--json", "--quiet", "--label", "1")
-    )
-    assert outcome["calibration"]["temperatures"] == load(place / "hmm").calibration_.temperatures
-    text = ask(place, "train", "hmm", "tags", "--calibrate", "tags", "-o", "hmm", "-q", "--label", "1", "--force")
-    assert "calibrated: temperature" in text
 
 
 def test_evaluate_reports_confidence(place):

@@ -26,7 +26,6 @@ COMMANDS = {
     "tag": "use.tag:tag",
     "parse": "use.parse:parse",
     "select": "use.select:select",
-    "infer": "use.infer:infer",
     "score": "use.score:score",
     "sample": "use.language_model:sample",
     "fill": "use.language_model:fill",
@@ -39,7 +38,7 @@ PANELS = {
     "Start": "demo info warmup",
     "Data": "check data cluster",
     "Models": "train evaluate calibrate inspect convert",
-    "Use": "tag parse select infer",
+    "Use": "tag parse select",
     "Language models": "score sample fill neighbors embeddings",
     "Service": "explore serve",
 }

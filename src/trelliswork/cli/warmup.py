@@ -37,7 +37,7 @@ def warmup(
 
     A tiny model of each kind is trained and used; a large one may compile a few kernels more. All of them take some
     minutes after an installation or an upgrade, and seconds when nothing is left to compile. Kernels are kept when this
-    is interrupted. With --json there is a row for each kernel, with its CPU seconds.
+    is interrupted.
 
     Example: trelliswork warmup crf parser --jobs 2
     """
@@ -45,44 +45,37 @@ def warmup(
     if unknown := [name for name in names if name not in NAMES]:
         raise typer.BadParameter(f"{unknown[0]!r} is not one of {', '.join(NAMES)}.")
     began = time.perf_counter()
-    kernels: list[dict[str, Any]] = []
+    compiled = 0
     jobs = min(jobs or os.cpu_count() or 1, len(names))
     with bar("compiling", len(names), quiet or json) as show, ThreadPoolExecutor(jobs) as pool:
         compile_one = _compiled if jobs == 1 else _in_process
         waiting = {pool.submit(compile_one, name): name for name in names}
         for n, done in enumerate(as_completed(waiting), start=1):
-            kernels += done.result()
-            show(n, f"{len(kernels)} kernels, {waiting[done]}")
+            compiled += done.result()
+            show(n, f"{compiled} kernels, {waiting[done]}")
     seconds = time.perf_counter() - began
     if json:
-        print(json_module.dumps({"compiled": len(kernels), "seconds": round(seconds, 3), "kernels": kernels}))
+        print(json_module.dumps({"compiled": compiled, "seconds": round(seconds, 3)}))
     else:
-        print(f"kernels ready ({len(kernels)} compiled, {seconds:.1f} s)", file=sys.stderr)
+        print(f"kernels ready ({compiled} compiled, {seconds:.1f} s)", file=sys.stderr)
 
 
-def _compiled(name: str) -> list[dict[str, Any]]:
-    """Train and use the models of a name; return the kernels that were compiled, with CPU seconds."""
-    rows: list[dict[str, Any]] = []
-
-    def record(kernel: Kernel) -> None:
-        if kernel.seconds is not None:
-            row = {"kernel": kernel.name, "signature": kernel.signature, "seconds": round(kernel.seconds, 3)}
-            rows.append({"for": name, **row})
-
-    with watching(record), warnings.catch_warnings():
+def _compiled(name: str) -> int:
+    """Train and use the models of a name; return the number of kernels that were compiled."""
+    kernels: list[Kernel] = []
+    with watching(kernels.append), warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of fits that are too short
         _use(name)
-    return rows
+    return sum(kernel.seconds is not None for kernel in kernels)
 
 
-def _in_process(name: str) -> list[dict[str, Any]]:
+def _in_process(name: str) -> int:
     """Return the result of `_compiled` in a process of its own."""
     command = [sys.executable, "-m", "trelliswork", "warmup", name, "--jobs", "1", "--json"]
     done = subprocess.run(command, stdout=subprocess.PIPE, text=True)
     if done.returncode:
         raise TrellisworkError(f"warmup of {name} failed with exit code {done.returncode}.")
-    rows: list[dict[str, Any]] = json_module.loads(done.stdout)["kernels"]
-    return rows
+    return int(json_module.loads(done.stdout)["compiled"])
 
 
 def _use(name: str) -> None:

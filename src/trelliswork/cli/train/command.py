@@ -46,7 +46,6 @@ class Job:
     force: bool = False  # replace a model in that directory
     bundled: bool = False  # train on the bundled corpus
     dev: str | None = None  # development file
-    calibrate: str | None = None  # file to calibrate the model with
     start: str | None = None  # model to start from
     checkpoint: str | None = None  # file for the state of training
     max_minutes: float | None = None  # time limit, reading included
@@ -84,27 +83,11 @@ class Job:
     def finish(self, model: Any, facts: dict[str, Any]) -> None:
         """Save the model, write the report, and print the outcome."""
         usage = current().usage()
-        if self.calibrate is not None:
-            facts = facts | {"calibration": self._calibrate(model)}
         save_or_rescue(model.save, self.out, force=self.force)
         if current().rank > 0:
             return
         with alone():  # what follows is the work of one process
             self._tell(model, facts, usage)
-
-    def _calibrate(self, model: Any) -> dict[str, Any]:
-        """Calibrate the model with the held-out file, which every process reads."""
-        from trelliswork.cli.use.calibrate import read_answers
-        from trelliswork.data.reading import FileFormat, naming_lines
-        from trelliswork.models.calibration import calibrate
-
-        source = dev_input(str(self.calibrate))
-        with alone():
-            X, y = read_answers(model, source, FileFormat.auto, None)
-            with naming_lines(source, X):
-                calibrate(model, X, y)
-        plain: dict[str, Any] = model.calibration_.to_dict()
-        return plain
 
     def _tell(self, model: Any, facts: dict[str, Any], usage: dict[str, Any]) -> None:
         """Write the report, and print the outcome."""
@@ -130,15 +113,13 @@ class Job:
             plural(n, f"{layer} {name.replace('_', ' ')}".lstrip())
             for name, value in facts.items()
             for layer, n in (value.items() if isinstance(value, dict) else [("", value)])
-            if type(n) is int and name != "calibration"
+            if type(n) is int
         ]
         text = ", ".join(sizes)
         if report is not None:
             objective = f"objective {report.value:.4f} after {plural(report.n_iter, 'iterations')} ({report.reason})"
             text += f"; {objective if report.n_iter else report.reason}"
         print(f"{text}; {outcome['seconds']:.1f} s. Saved in {self.out}")
-        if "calibration" in facts:
-            print(f"calibrated: {model.calibration_}")
         if report is not None and report.beam is not None:
             print(f"beam {model.beam}: {report.beam}")
         if usage:
@@ -210,9 +191,6 @@ def _function(run: Run, estimator: Any, name: str) -> Callable[..., None]:
     signature.append(_option("bundled", bool, False, text, INPUT, "--bundled"))
     if "dev" in fit:
         signature.append(_option("dev", str | None, None, "Development file: stop early, keep the best.", INPUT))
-    if hasattr(estimator, "_calibrate_temperature"):
-        text = "Held-out file, such as the development file: calibrate the probabilities with it after training."
-        signature.append(_option("calibrate", str | None, None, text, INPUT))
     signature += [_from_declaration(d) for d in parameters.values()]
     resumed = "File for the state of training; if it exists, training resumes from it."
     for own, text in (("start", "Model to start from."), ("checkpoint", resumed)):

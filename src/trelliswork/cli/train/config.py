@@ -22,7 +22,7 @@ SHOWN = {  # beside those that are always shown; of commands that are not here, 
     "lbl": "rank context_size max_iter learning_rate l2 min_count max_words",
     "mrf-lm": "counts window rank algorithm l2 min_count max_words max_iter",
     "mrf-tagger": "format columns label order l2 min_count max_iter strict",
-    "parser": "columns order tagger clusters min_count max_iter calibrate projective",
+    "parser": "columns order tagger clusters min_count max_iter projective",
     "pcfg": "format tags n_nonterminals n_preterminals rank max_iter n_restarts",
 }
 NOT_SAVED = ("force", "quiet", "json")

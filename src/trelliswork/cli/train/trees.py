@@ -17,7 +17,6 @@ from trelliswork.data.reading.inputs import Inputs, totals
 from trelliswork.errors import DataError, DataWarning
 
 if TYPE_CHECKING:
-    from trelliswork.data import Corpus
     from trelliswork.models import PCFG, DependencyParser
 
 WORDS, TAGS = ("form", "lemma"), ("upos", "xpos", "feats")  # CoNLL-U columns that --columns may name
@@ -53,10 +52,12 @@ def parser(
         raise typer.BadParameter("--patience refers to development data: give --dev too.")
     source = job.inputs(train)
     corpus, heads, labels = _read(source, names)
-    if columns is None:
-        empty = empty_tags(corpus, names)
-        corpus, names = _leave_out(corpus, names, ["xpos" if "xpos" in empty and "feats" not in empty else "feats"])
-    corpus, names = _without_empty(corpus, names, source.name)
+    of_name, empty = dict(zip(names, corpus.columns, strict=True)), empty_tags(corpus, names)
+    if columns is None:  # the second kind of tags is one of two
+        left_out = "xpos" if "xpos" in empty and "feats" not in empty else "feats"
+        names, empty = ([name for name in some if name != left_out] for some in (names, empty))
+    names = _without_empty(names, empty, source.name)
+    corpus = replace(corpus, columns=[of_name[name] for name in names])
     held_out = job.read_dev(_read, names)
     if held_out is not None and model.tagger is None:  # with a tagger the tags of development data are ignored
         check_tags(held_out[0], names, str(job.dev))
@@ -99,31 +100,23 @@ def _read(source: Inputs, columns: list[str]) -> Any:
     return corpus, heads, labels
 
 
-def _without_empty(corpus: "Corpus", columns: list[str], source: str) -> "tuple[Corpus, list[str]]":
-    """Return a treebank and its columns without empty columns of tags, with a warning; one must remain."""
-    empty = empty_tags(corpus, columns)
-    if not empty:
-        return corpus, columns
-    kept, names = _leave_out(corpus, columns, empty)
-    if len(names) == 1:
+def _without_empty(columns: list[str], empty: list[str], source: str) -> list[str]:
+    """Return the columns that are not empty, with a warning about the others; one kind of tags must remain."""
+    kept = [name for name in columns if name not in empty]
+    if len(kept) == 1:
         others = ", ".join(name for name in TAGS if name not in columns)
         raise DataError(
             f"{source}: no tags to learn from: {' and '.join(empty)} are empty (_) throughout. Name a column with tags "
             f"by --columns ({others}), or tag the file first."
         )
-    warnings.warn(
-        f"{source}: {' and '.join(empty)} is empty (_) throughout and not used: the parser learns from "
-        f"{', '.join(names)}.",
-        DataWarning,
-        stacklevel=2,
-    )
-    return kept, names
-
-
-def _leave_out(corpus: "Corpus", columns: list[str], some: list[str]) -> "tuple[Corpus, list[str]]":
-    """Return a treebank and its columns without some of the columns."""
-    kept = [k for k, name in enumerate(columns) if name not in some]
-    return replace(corpus, columns=[corpus.columns[k] for k in kept]), [columns[k] for k in kept]
+    if empty:
+        warnings.warn(
+            f"{source}: {' and '.join(empty)} is empty (_) throughout and not used: the parser learns from "
+            f"{', '.join(kept)}.",
+            DataWarning,
+            stacklevel=2,
+        )
+    return kept
 
 
 def pcfg(
