@@ -31,7 +31,7 @@ KINDS = {  # command: file, options, texts on the page
     "kneser-ney": ("some.raw", ["--order", "3", "--min-count", "2"], ["Word by word", "N-grams"]),
     "lbl": ("some.raw", ["--rank", "4", "--max-iter", "2", "--min-count", "2"], ["Perplexity", "Nearest neighbors"]),
     "hmm-lm": ("some.raw", ["--n-states", "4", "--hidden", "4", "--max-iter", "1", "--min-count", "2"],
-               ["Perplexity", "States", "Transition matrix"]),
+               ["Perplexity", "States"]),
 }  # fmt: skip
 EVALUATED = {  # texts on the page of an evaluation
     "crf": ["Results", "Confusion matrix"],

@@ -107,8 +107,6 @@ def test_factor_graphs():
 
     agree = np.log([[3.0, 1.0], [1.0, 3.0]])
     html = checked(FactorGraph([2, 2, 2], [((0, 1), agree), ((1, 2), agree)], log_unary=[0, 1, 0, 0, 0, 0]))
-    assert html.count("<circle") == 3
-    assert html.count("<rect") >= 2
     assert "x0 = 1" in html
     checked(fitted("FactorialCRF").posterior(WORDS[0]))
 

@@ -16,7 +16,7 @@ SHOWN = {  # on the page about training
     "crf": ["CRF tagger", "Objective", "Development data", "development accuracy", "Calibration", "Largest weights"],
     "factorial-crf": ["Factorial CRF", "Layer chunk", "Results of layer pos", "Labels of the same token"],
     "hmm": ["Hidden Markov model", "The posterior of a sentence", "States", "Next states", "Confusion matrix"],
-    "hmm-lm": ["HMM language model", "Perplexity", "Word by word", "Blanks", "States", "Transition matrix"],
+    "hmm-lm": ["HMM language model", "Perplexity", "Word by word", "Blanks", "States"],
     "kneser-ney": ["Kneser-Ney language model", "Word by word", "Blanks", "N-grams", "Random sentences"],
     "lbl": ["Log-bilinear language model", "Perplexity", "Word by word", "Nearest neighbors"],
     "mrf-lm": ["Markov random field language model", "Blanks", "Nearest neighbors", "Development data"],

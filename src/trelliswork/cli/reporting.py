@@ -105,10 +105,10 @@ def _first_sentences(given: Any) -> list[list[str]]:
         return given[:SEARCHED]
     if not isinstance(given, str | list) or not given or given == "-":
         return []
-    (first, *_) = files_of(given) or [None]
-    if first is None:
+    files = files_of(given)
+    if not files:
         return []
-    part = next(excerpts(first, blank_lines=False, first=1 << 16))
+    part = next(excerpts(files[0], blank_lines=False, first=1 << 16))
     return read_text(part, allow_empty=True).sentences(0)[:SEARCHED]
 
 

@@ -18,7 +18,6 @@ def line_chart(
     x: str,
     y: str,
     title: str = "",
-    note: str = "",
     best: str | None = None,
 ) -> Html:
     """Draw lines over a common axis, such as learning curves.
@@ -29,8 +28,7 @@ def line_chart(
         Numbers that are not finite are left out. Four lines can be distinguished.
     x, y : str
         Names of the axes.
-    title, note : str
-        Texts above and below.
+    title : str
     best : {"min", "max"}, optional
         Mark the lowest or highest point of each line and name it in the legend.
 
@@ -66,7 +64,7 @@ def line_chart(
         legend.append(element("span", svg(26, 10, sample, label=""), about))
     shown = svg(WIDTH, HEIGHT, *parts, label=f"{title or y}: {y} by {x}", class_="chart")
     below = [element("span", *legend, class_="legend")] if len(drawn) > 1 or best is not None else []
-    return figure(shown, title, join([*below, note]))
+    return figure(shown, title, join(below))
 
 
 def calibration(bins: Sequence[Bin], *, title: str = "", what: str = "tokens") -> Html:

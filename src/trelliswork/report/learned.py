@@ -6,15 +6,13 @@ import numpy as np
 
 from trelliswork.errors import ValueRangeError
 from trelliswork.models.tasks import LanguageModel, Tagger
-from trelliswork.report.charts import line_chart
 from trelliswork.report.page import Section, side_by_side
-from trelliswork.report.tables import bars, facts, folded, word_lists
+from trelliswork.report.tables import bars, folded, word_lists
 
 WEIGHTS = 18  # per table
 SYMBOLS = 40  # states or symbols that are listed
 FREQUENT_STATES = 20
 RULES = 20_000_000  # maximum number of rules that are computed for a list
-DENSE_STATES = 1024  # maximum number for all singular values of a dense matrix
 SAMPLED_WORDS = 20_000  # maximum size of a vocabulary for random sentences
 NEIGHBORS = 12  # words whose neighbors are listed
 
@@ -84,13 +82,8 @@ def _frequent_states(model: Any) -> Section:
     frequencies = model.state_frequencies()
     used = np.argsort(-frequencies, kind="stable")[:FREQUENT_STATES].tolist()
     lists = {f"#{z}  {100 * frequencies[z]:.1f} %": model.top_words(f"#{z}", 8) for z in used}
-    blocks = [word_lists(lists, headers=("state, frequency", "words"))]
-    if model.n_states_ <= DENSE_STATES or model.rank is not None:
-        spectrum = model.transition_spectrum()
-        lines = [("singular values", [float(k + 1) for k in range(len(spectrum))], spectrum.tolist())]
-        rank = facts([("above 1e-5", int((spectrum > 1e-5).sum())), ("states", model.n_states_)])
-        blocks.append(side_by_side(line_chart(lines, x="number", y="singular value", title="Transition matrix"), rank))
-    return "States", f"The {len(used)} most frequent states and their most probable words.", blocks
+    note = f"The {len(used)} most frequent states and their most probable words."
+    return "States", note, [word_lists(lists, headers=("state, frequency", "words"))]
 
 
 def _rules(grammar: Any) -> Section:

@@ -15,7 +15,7 @@ from trelliswork.data import Tree
 from trelliswork.learning.report import FitReport
 from trelliswork.models.base import Estimator
 from trelliswork.report.curves import learning_curves
-from trelliswork.report.page import Html, element, figure, number, scroll, shortened, side_by_side, stylesheet, svg
+from trelliswork.report.page import Html, element, number, shortened, side_by_side, stylesheet
 from trelliswork.report.structures import constituent_tree, dependency_tree, trellis
 from trelliswork.report.tables import bars, facts
 
@@ -162,7 +162,7 @@ def _is_span(spans: dict[tuple[int, int], float], i: int, j: int) -> bool:
 
 
 def _graph(graph: Any) -> list[Html]:
-    """Return a picture of variables and factors on a circle, and the most certain states of the first graph."""
+    """Return sizes, and the most probable states of the first graph."""
     wiring = graph._wiring
     V = wiring.n_variables
     rows: list[tuple[str, object]] = [
@@ -173,44 +173,13 @@ def _graph(graph: Any) -> list[Html]:
         ("engine", graph.engine),
     ]
     blocks = [facts(rows, title="Factor graph")]
-    scopes = [tuple(map(int, row)) for group in wiring.groups for row in group.variables]
-    scopes += [tuple(map(int, np.asarray(factor.variables).reshape(-1))) for factor in wiring.structured]
     if not 0 < V <= MOST_VARIABLES:
         return blocks
     marginals = [m.detach().cpu().numpy() for m in graph.marginals()[0]]
     best = [int(np.argmax(m[: wiring.n_states[v]])) for v, m in enumerate(marginals)]
     listed = [(f"x{v} = {k}", float(marginals[v][k])) for v, k in enumerate(best)]
-    return [side_by_side(*blocks, _circle(V, scopes)), bars(listed, title="Most probable state of each variable")]
+    return [side_by_side(*blocks, bars(listed, title="Most probable state of each variable"))]
 
 
 def _range(least: int, most: int) -> str:
     return f"{least:,}" if least == most else f"{least:,} to {most:,}"
-
-
-def _circle(V: int, scopes: list[tuple[int, ...]]) -> Html:
-    size = 240.0 + 4.0 * V
-    center, radius = size / 2, size / 2 - 30
-    angles = [2 * math.pi * v / V for v in range(V)]
-    at = [(center + radius * math.sin(angle), center - radius * math.cos(angle)) for angle in angles]
-    lines, squares = [], []
-    taken: list[tuple[float, float]] = []
-    for scope in scopes:
-        x, y = _between([at[v] for v in scope], taken)
-        taken.append((x, y))
-        lines += [element("path", d=f"M{x:.1f} {y:.1f}L{at[v][0]:.1f} {at[v][1]:.1f}", class_="axis") for v in scope]
-        squares.append(element("rect", x=x - 4, y=y - 4, width=8.0, height=8.0, class_="arrow"))
-    circles, labels = [], []
-    for v, (x, y) in enumerate(at):
-        circles.append(element("circle", element("title", f"x{v}"), cx=x, cy=y, r=9.0, class_="stop"))
-        labels.append(element("text", str(v), x=x, y=y + 4, class_="small", text_anchor="middle"))
-    about = f"Factor graph of {V} variables and {len(scopes)} factors"
-    picture = svg(size, size, *lines, *squares, *circles, *labels, label=about)
-    return figure(scroll(picture, label=about), "Variables (circles) and factors (squares)")
-
-
-def _between(places: list[tuple[float, float]], taken: list[tuple[float, float]]) -> tuple[float, float]:
-    """Return the mean of some places, or a point near it if a square is there: lines may cross at one point."""
-    x, y = (sum(place[k] for place in places) / max(len(places), 1) for k in (0, 1))
-    shifts = [(0.0, 0)] + [(share, n) for share in (0.25, 0.5) for n in range(len(places))]
-    points = [(x + s * (places[n][0] - x), y + s * (places[n][1] - y)) for s, n in shifts if places] or [(x, y)]
-    return next((p for p in points if all(math.dist(p, other) > 10 for other in taken)), points[0])

@@ -23,9 +23,7 @@ def _grid(lines: Sequence[Html], head: Sequence[Html] = (), class_: str | None =
     return element("table", *above, element("tbody", *lines), class_=class_)
 
 
-def table(
-    headers: Sequence[str], rows: Iterable[Sequence[object]], *, title: str = "", digits: int = 4, note: str = ""
-) -> Html:
+def table(headers: Sequence[str], rows: Iterable[Sequence[object]], *, title: str = "", digits: int = 4) -> Html:
     """Return a table: columns of numbers are aligned to the right, all others to the left.
 
     Parameters
@@ -51,7 +49,7 @@ def table(
         shown = [value if isinstance(value, str) else number(value, digits) for value in row]
         classes = ["number" if n else "word" for n in numeric]
         lines.append(element("tr", *(element("td", s, class_=c) for s, c in zip(shown, classes, strict=True))))
-    return figure(scroll(_grid(lines, head), label=title or headers[0]), title, note)
+    return figure(scroll(_grid(lines, head), label=title or headers[0]), title)
 
 
 def _numeric(cell: object) -> bool:
@@ -93,7 +91,6 @@ def word_lists(
     title: str = "",
     headers: tuple[str, str] = ("", ""),
     digits: int = 2,
-    note: str = "",
 ) -> Html:
     """Return a table with one line per name: words, each with a number (neighbors, words of states, rules).
 
@@ -108,7 +105,7 @@ def word_lists(
     if not lines:
         return Html("")
     head = [element("th", h, scope="col") for h in headers] if any(headers) else []
-    return figure(_grid(lines, head, "wide"), title, note)
+    return figure(_grid(lines, head, "wide"), title)
 
 
 def terms(words: Sequence[tuple[Any, str]]) -> Html:
