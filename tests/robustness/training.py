@@ -61,8 +61,8 @@ FAMILIES = {
         *trees(), dev=trees("dev", 10), **o
     ),
     "pcfg": lambda **o: t.PCFG(2, n_preterminals=3, max_iter=6, tol=1e-4).fit(short(), **o),
-    "pcfg-gradient": lambda **o: t.PCFG(
-        2, n_preterminals=3, options={"algorithm": "gradient"}, max_iter=6, tol=1e-2
+    "pcfg-neural": lambda **o: t.PCFG(
+        2, n_preterminals=3, neural=True, options={"embedding_size": 4}, max_iter=6, tol=1e-2
     ).fit(short(), **o),
     "lbl": lambda **o: LogBilinear(context_size=1, rank=2, max_iter=5).fit(words(), **o),
     "factorial": lambda **o: t.FactorialCRF(("pos", "chunk"), max_iter=8).fit(words(), layers(), **o),

@@ -17,10 +17,9 @@ TREES = [s.tree for s in bundled.load("train")[:60] if len(s.words) <= 12]
 KINDS = {
     "dense": {},
     "low rank": {"rank": 4},
-    "gradient": {"algorithm": "gradient", "max_iter": 2},
+    "dense, neural": {"neural": True, "max_iter": 2, "embedding_size": 8},
     "neural": {
         "rank": 3, "neural": True, "max_iter": 2, "embedding_size": 8,
-        "curriculum": 6,
     },
     "own words": {"rank": 4, "n_preterminals": None, "rule_prior": 0.001, "right_bias": 3.0},
 }  # fmt: skip
@@ -183,17 +182,17 @@ def test_all_queries_take_known_spans(models):
         model.predict(X, known=known[:1])
 
 
-@pytest.mark.parametrize("algorithm", ["em", "gradient"])
-def test_development_data_keep_the_best_iteration(algorithm):
+@pytest.mark.parametrize("options", [{}, {"neural": True, "options": {"embedding_size": 8}}], ids=["em", "neural"])
+def test_development_data_keep_the_best_iteration(options):
     model = PCFG(
         3,
         n_preterminals=4,
-        options={"algorithm": algorithm},
         max_iter=12,
         tol=0,
         patience=3,
         rule_prior=0.0,
         learning_rate=0.05,
+        **options,
     )
     model.fit(WORDS[:12], dev=WORDS[12:20])
     figures = [step.dev for step in model.report_.history]
@@ -235,11 +234,8 @@ def test_corpus_callback_and_checkpoint(tmp_path):
     ("options", "match"),
     [
         ({"n_nonterminals": 0}, "n_nonterminals"),
-        ({"neural": True, "algorithm": "em"}, "leave algorithm out"),
-        ({"curriculum": 5}, "curriculum needs"),
-        ({"algorithm": "gradient", "n_restarts": 2}, "n_restarts"),
-        ({"algorithm": "gradient", "right_bias": 1.0}, "right_bias"),
-        ({"algorithm": "newton"}, "algorithm must be"),
+        ({"neural": True, "n_restarts": 2}, "n_restarts"),
+        ({"neural": True, "right_bias": 1.0}, "right_bias"),
         ({"neural": "yes"}, "neural must be"),
         ({"max_length": 1}, "max_length"),
         ({"tol": -1.0}, "tol"),

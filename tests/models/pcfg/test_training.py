@@ -12,7 +12,7 @@ from trelliswork.inference.span import grammar
 from trelliswork.learning.checkpoint import Checkpoint
 from trelliswork.learning.watch import Watch
 from trelliswork.models.pcfg.em import GrammarPriors, em, log_prior, restarts
-from trelliswork.models.pcfg.gradient import AdamSettings, train
+from trelliswork.models.pcfg.gradient import train
 from trelliswork.models.pcfg.neural import GrammarModule
 from trelliswork.models.pcfg.objective import (
     GrammarParameters,
@@ -145,43 +145,41 @@ def test_impossible_sentences_are_told():
         expected_counts(p, text_batches([[0, 1], [0, 3]]))
 
 
-def module(rank, neural, identity=False):
+def module(rank, identity=False):
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
-        return GrammarModule(N, V if identity else P, V, rank, neural=neural, size=8, identity=identity)
+        return GrammarModule(N, V if identity else P, V, rank, size=8, identity=identity)
 
 
 @pytest.mark.parametrize("rank", [None, 2])
-@pytest.mark.parametrize("neural", [False, True])
 @pytest.mark.parametrize("identity", [False, True])
-def test_modules_are_grammars_and_learn(rank, neural, identity):
+def test_modules_are_grammars_and_learn(rank, identity):
     sentences = [s for s in text(20) if len(s) > 1]
-    made = module(rank, neural, identity)
+    made = module(rank, identity)
     before = made().arrays()
     assert_allclose(np.exp(before.dense_rules()).sum(axis=(1, 2)), 1, rtol=1e-9)
     batches = text_batches(sentences)
     first = expected_counts(before, batches).log_evidence
     assert_allclose(sum(made().log_evidence(b).sum().item() for b in batches), first, rtol=1e-5)
-    settings = AdamSettings(learning_rate=0.02, batch_size=8)
-    found, report = train(made, sentences, settings, priors=GrammarPriors(), max_iter=6, tol=0, watch=Watch())
+    settings = {"learning_rate": 0.02, "batch_size": 8, "priors": GrammarPriors()}
+    found, report = train(made, sentences, max_iter=6, tol=0, watch=Watch(), **settings)
     assert expected_counts(found, batches).log_evidence > first + 1
     assert report.n_iter == 6
 
 
 def test_training_goes_on_from_a_checkpoint(tmp_path):
     sentences = [s for s in text(20) if len(s) > 1]
-    settings = AdamSettings(batch_size=8, curriculum=4)
     priors = GrammarPriors(0.1, 0.1, 0.1)
-    options = {"priors": priors, "max_iter": 6, "tol": 0}
-    whole, _ = train(module(2, True), sentences, settings, watch=Watch(), **options)
+    options = {"batch_size": 8, "priors": priors, "max_iter": 6, "tol": 0}
+    whole, _ = train(module(2), sentences, watch=Watch(), **options)
 
     def kept():
         return Checkpoint(tmp_path / "state", "same", every=0)
 
     watch = Watch(checkpoint=kept(), callback=lambda step: step.iteration == 3)
-    stop = train(module(2, True), sentences, settings, watch=watch, **options)
+    stop = train(module(2), sentences, watch=watch, **options)
     assert stop[1].n_iter == 3
-    found, report = train(module(2, True), sentences, settings, watch=Watch(checkpoint=kept()), **options)
+    found, report = train(module(2), sentences, watch=Watch(checkpoint=kept()), **options)
     assert [step.iteration for step in report.history] == [1, 2, 3, 4, 5, 6]
     for name, array in whole.named().items():
         np.testing.assert_array_equal(array, found.named()[name])
@@ -194,11 +192,9 @@ def test_training_goes_on_from_a_checkpoint(tmp_path):
 def test_training_ends_when_nothing_is_gained():
     sentences = [[0, 1]] * 8
     options = {"priors": GrammarPriors(), "watch": Watch()}
-    _, report = train(module(2, False), sentences, AdamSettings(learning_rate=1e-6), max_iter=50, tol=1e-3, **options)
+    _, report = train(module(2), sentences, learning_rate=1e-6, max_iter=50, tol=1e-3, **options)
     assert report.converged
     assert report.n_iter < 10
-    with pytest.raises(ValueRangeError, match="curriculum=1"):
-        train(module(2, False), sentences, AdamSettings(curriculum=1), max_iter=1, tol=0, **options)
 
 
 def test_priors_must_not_be_negative():

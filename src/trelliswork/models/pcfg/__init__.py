@@ -4,7 +4,7 @@ import os
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import KW_ONLY
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -111,7 +111,8 @@ class PCFG(TreeParser, LanguageModel):
         ),
     ] = None
     neural: Annotated[
-        bool, Parameter("Whether probabilities come from embeddings and residual networks, trained by gradient.")
+        bool,
+        Parameter("Whether probabilities come from embeddings and residual networks, trained by Adam instead of EM."),
     ] = False
     rule_prior: Annotated[
         float, Parameter("Pseudo-count of rules, or of the entries of their factors.", minimum=0, panel=TRAINING)
@@ -143,24 +144,11 @@ class PCFG(TreeParser, LanguageModel):
     patience: Patience = 10
     seed: Seed = 0
     options: FurtherOptions = None
-    algorithm: Annotated[
-        Literal["em", "gradient"] | None,
-        Parameter("EM (inside-outside), or Adam.", panel=TRAINING, unset="em; gradient if neural"),
-    ] = option(None)
     root_prior: Annotated[float, Parameter("Pseudo-count of root symbols.", minimum=0, panel=TRAINING)] = option(0.1)
     probe: Annotated[
         int, Parameter("EM iterations of each start before the best is chosen.", minimum=1, panel=TRAINING)
     ] = option(10)
     batch_size: BatchSize = option(16)
-    curriculum: Annotated[
-        int | None,
-        Parameter(
-            "Adam: maximum length of a sentence in the first epoch; one more word in each further epoch.",
-            minimum=2,
-            panel=TRAINING,
-            unset="all sentences from the start",
-        ),
-    ] = option(None)
     embedding_size: Annotated[int, Parameter("Size of neural embeddings.", minimum=1)] = option(128)
 
     def fit(

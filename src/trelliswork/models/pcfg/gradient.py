@@ -1,15 +1,13 @@
-"""Training of a grammar by gradients: Adam on batches of sentences, with a curriculum of lengths."""
+"""Training of a grammar by gradients: Adam on batches of sentences."""
 
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import torch
 
 from trelliswork.compute.torch_threads import one_thread
-from trelliswork.errors import ValueRangeError
 from trelliswork.learning.report import FitReport, Step
 from trelliswork.learning.watch import Saved, Watch
 from trelliswork.models.pcfg.em import GrammarPriors
@@ -17,24 +15,16 @@ from trelliswork.models.pcfg.neural import GrammarModule, GrammarTensors
 from trelliswork.models.pcfg.objective import GrammarParameters, Integers, TextBatch
 
 GAIN_EPOCHS = 3  # epochs that together must gain enough
-
-
-@dataclass(frozen=True)
-class AdamSettings:
-    """Settings of Adam; the defaults are those of Chiu, Deng and Rush (2021)."""
-
-    learning_rate: float = 2e-3
-    betas: tuple[float, float] = (0.75, 0.999)  # decay of the running means
-    clip: float = 3.0  # maximum norm of a gradient
-    batch_size: int = 16  # sentences per update
-    curriculum: int | None = None  # maximum length of a sentence in the first epoch; one more in each further epoch
+BETAS = 0.75, 0.999  # decay of the running means of Adam: those of Chiu, Deng and Rush (2021)
+CLIP = 3.0  # maximum norm of a gradient
 
 
 def train(
     module: GrammarModule,
     sentences: Sequence[Sequence[int]],
-    settings: AdamSettings,
     *,
+    learning_rate: float = 2e-3,
+    batch_size: int = 16,
     priors: GrammarPriors,
     max_iter: int,
     tol: float,
@@ -44,32 +34,27 @@ def train(
     """Maximize log evidence plus log prior for ``max_iter`` epochs.
 
     The log evidence of an epoch is summed during the epoch, before each step. Training stops early when three epochs
-    together gain less than ``tol`` of the value, once the curriculum has reached the longest sentence. Batches depend
-    on ``seed`` and the number of the epoch alone, so that a resumed run ends with the same parameters.
+    together gain less than ``tol`` of the value. Batches depend on ``seed`` and the number of the epoch alone, so that
+    a resumed run ends with the same parameters.
     """
-    adam = torch.optim.Adam(module.parameters(), lr=settings.learning_rate, betas=settings.betas)
+    adam = torch.optim.Adam(module.parameters(), lr=learning_rate, betas=BETAS)
     report = FitReport(False, f"{max_iter} epochs", -np.inf)
     saved = watch.resume()
     if saved is not None:
         _restore(module, adam, report, *saved)
     started = time.perf_counter() - report.seconds
     lengths = np.array([len(s) for s in sentences], np.int64)
-    longest = int(lengths.max())
     while True:
-        if tol and _settled(report.history, tol, longest, settings.curriculum):
+        if tol and _settled(report.history, tol):
             report.converged = True
             report.reason = f"{GAIN_EPOCHS} epochs gained less than {tol:g} of the objective"
             break
         epoch = report.n_iter + 1
         if epoch > max_iter:
             break
-        reach = longest if settings.curriculum is None else settings.curriculum + epoch - 1
-        chosen = np.flatnonzero(lengths <= reach)
-        if not len(chosen):
-            raise ValueRangeError(f"no sentence has at most curriculum={reach} words: start with longer ones.")
-        batches = [chosen[batch] for batch in _shuffled(lengths[chosen], settings.batch_size, seed, epoch)]
+        batches = _shuffled(lengths, batch_size, seed, epoch)
         with one_thread():
-            value, evidence = _epoch(module, adam, sentences, batches, settings.clip, priors)
+            value, evidence = _epoch(module, adam, sentences, batches, priors)
         report.add(Step(epoch, value, seconds=time.perf_counter() - started, log_evidence=evidence))
         with torch.no_grad():
             arrays = module().arrays().named()
@@ -88,7 +73,6 @@ def _epoch(
     adam: torch.optim.Adam,
     sentences: Sequence[Sequence[int]],
     batches: list[Integers],
-    clip: float,
     priors: GrammarPriors,
 ) -> tuple[float, float]:
     """Take one step per batch, of numbers of sentences; return the sums of objective and log evidence."""
@@ -102,7 +86,7 @@ def _epoch(
         objective = log_z + len(batch.ids) / n_sentences * _log_prior(grammar, priors)
         (-objective / len(numbers)).backward()
         value, evidence = value + float(objective.detach()), evidence + float(log_z.detach())
-        torch.nn.utils.clip_grad_norm_(module.parameters(), clip)
+        torch.nn.utils.clip_grad_norm_(module.parameters(), CLIP)
         adam.step()
     return value, evidence
 
@@ -124,13 +108,12 @@ def _log_prior(grammar: GrammarTensors, priors: GrammarPriors) -> Any:
     return total
 
 
-def _settled(history: list[Step], tol: float, longest: int, curriculum: int | None) -> bool:
-    """Return whether the last epochs, all with every sentence, gained too little."""
-    first = 1 if curriculum is None else longest - curriculum + 1
-    whole = [step.value for step in history if step.iteration >= first]
-    if len(whole) <= GAIN_EPOCHS:
+def _settled(history: list[Step], tol: float) -> bool:
+    """Return whether the last epochs gained too little."""
+    values = [step.value for step in history]
+    if len(values) <= GAIN_EPOCHS:
         return False
-    return max(whole[-GAIN_EPOCHS:]) - max(whole[:-GAIN_EPOCHS]) < tol * abs(whole[-1])
+    return max(values[-GAIN_EPOCHS:]) - max(values[:-GAIN_EPOCHS]) < tol * abs(values[-1])
 
 
 def _state(module: GrammarModule, adam: torch.optim.Adam, report: FitReport) -> Saved:

@@ -1,6 +1,6 @@
-"""Grammars with probabilities from torch parameters: free logits, or embeddings with residual networks.
+"""Grammars with probabilities from embeddings with residual networks, as torch parameters.
 
-The neural parameterization is the N-PCFG of Kim, Dyer and Rush (2019): rule probabilities are computed from symbol
+This is the N-PCFG of Kim, Dyer and Rush (2019): rule probabilities are computed from symbol
 embeddings by shared networks, and maximum likelihood gives much better trees than with free parameters. At low rank,
 the three factors are networks of the same embeddings (Yang, Zhao and Tu, 2021; Chiu, Deng and Rush, 2021).
 """
@@ -64,8 +64,8 @@ def _network(size: int, n_out: int) -> nn.Sequential:
 class GrammarModule(nn.Module):
     """Torch module that computes `GrammarTensors`; without a ``rank``, of dense rules.
 
-    If ``neural``, probabilities come from embeddings of ``size`` numbers by networks, instead of one free logit each.
-    With ``identity`` the words themselves are the preterminals; emissions are not learned.
+    Probabilities come from embeddings of ``size`` numbers by networks. With ``identity`` the words themselves are the
+    preterminals; emissions are not learned.
     """
 
     def __init__(
@@ -75,23 +75,13 @@ class GrammarModule(nn.Module):
         n_words: int,
         rank: int | None,
         *,
-        neural: bool,
         size: int,
         identity: bool,
     ) -> None:
         super().__init__()
         N, P, S = n_nonterminals, n_preterminals, n_nonterminals + n_preterminals
-        self.sizes, self.rank, self.neural = (N, P, n_words), rank, neural
+        self.sizes, self.rank = (N, P, n_words), rank
         self.identity = torch.eye(P).log() if identity else None
-        if not neural:
-            shapes: dict[str, tuple[int, ...]] = {"root": (N,)}
-            shapes |= (
-                {"rules": (N, S * S)} if rank is None else {"up": (N, rank), "left": (rank, S), "right": (rank, S)}
-            )
-            if not identity:
-                shapes["emission"] = (P, n_words)
-            self.logits = nn.ParameterDict({name: nn.Parameter(torch.randn(shape)) for name, shape in shapes.items()})
-            return
         self.root_embedding = nn.Parameter(torch.randn(1, size))
         self.symbols = nn.Parameter(torch.randn(S, size))
         self.root = _network(size, N)
@@ -110,13 +100,12 @@ class GrammarModule(nn.Module):
         """Return the grammar of the current parameters."""
         N, P, _ = self.sizes
         S = N + P
-        logits = self._neural() if self.neural else dict(self.logits.items())
-        logs = {name: torch.log_softmax(value, dim=-1) for name, value in logits.items()}
+        logs = {name: torch.log_softmax(value, dim=-1) for name, value in self._logits().items()}
         emission = logs["emission"] if self.identity is None else self.identity
         rules = None if self.rank is not None else logs["rules"].view(N, S, S)
         return GrammarTensors(logs["root"], rules, logs.get("up"), logs.get("left"), logs.get("right"), emission)
 
-    def _neural(self) -> dict[str, Tensor]:
+    def _logits(self) -> dict[str, Tensor]:
         N = self.sizes[0]
         logits = {"root": self.root(self.root_embedding)[0]}
         if self.rank is None:

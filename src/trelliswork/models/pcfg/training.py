@@ -21,20 +21,10 @@ from trelliswork.models.pcfg.em import GrammarPriors, restarts
 from trelliswork.models.pcfg.objective import GrammarParameters, check_lengths, check_size, log_evidence, text_batches
 
 
-def by_gradient(model: Any) -> bool:
-    """Return whether a grammar is trained by gradient: neural ones are."""
-    return bool(model.neural) if model.algorithm is None else model.algorithm == "gradient"
-
-
 def check_combination(model: Any) -> None:
     """Raise an error for parameters that exclude each other."""
-    if not by_gradient(model):
-        if model.neural:
-            raise ValueRangeError("a neural grammar cannot be trained by EM: leave algorithm out.")
-        if model.curriculum is not None:
-            raise ValueRangeError("curriculum needs algorithm='gradient': EM sums over all sentences each time.")
-    elif model.n_restarts > 1 or model.right_bias:
-        raise ValueRangeError("n_restarts and right_bias need algorithm='em': try several seeds instead.")
+    if model.neural and (model.n_restarts > 1 or model.right_bias):
+        raise ValueRangeError("n_restarts and right_bias are for EM, without neural: try several seeds instead.")
 
 
 def priors_of(model: Any) -> GrammarPriors:
@@ -80,7 +70,7 @@ def learn(
     max_minutes: float | None,
 ) -> tuple[GrammarParameters, FitReport]:
     """Return the parameters of a grammar with the parameters of an estimator, and the report."""
-    if by_gradient(model):
+    if model.neural:
         one_process("a grammar by gradients")
     longest = np.inf if model.max_length is None else model.max_length
     ids = [words.ids(sentence) for sentence in sentences if 2 <= len(sentence) <= longest]
@@ -105,7 +95,7 @@ def learn(
     watch = watch_for(model, None if held is None else text_development(held), checkpoint, mark, callback, max_minutes)
     options: dict[str, Any] = {"priors": priors_of(model), "max_iter": model.max_iter, "tol": model.tol}
     options |= {"watch": watch, "seed": model.seed}
-    if not by_gradient(model):
+    if not model.neural:
         options |= {"probe": model.probe, "right_bias": model.right_bias, "identity": identity}
         return restarts(model.n_restarts, sizes, model.rank, text_batches(ids), **options)
     return _by_gradient(model, ids, sizes, options)
@@ -117,12 +107,11 @@ def _by_gradient(
 ) -> tuple[GrammarParameters, FitReport]:
     import torch
 
-    from trelliswork.models.pcfg.gradient import AdamSettings, train
+    from trelliswork.models.pcfg.gradient import train
     from trelliswork.models.pcfg.neural import GrammarModule
 
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(model.seed)
         identity = model.n_preterminals is None
-        module = GrammarModule(*sizes, model.rank, neural=model.neural, size=model.embedding_size, identity=identity)
-    adam = AdamSettings(learning_rate=model.learning_rate, batch_size=model.batch_size, curriculum=model.curriculum)
-    return train(module, ids, adam, **options)
+        module = GrammarModule(*sizes, model.rank, size=model.embedding_size, identity=identity)
+    return train(module, ids, learning_rate=model.learning_rate, batch_size=model.batch_size, **options)
