@@ -46,7 +46,7 @@ def factorial(
             say(f"{len(words):,} sentences: {engine}")
             joint = FactorialCRF(("pos", "chunk"), features=FEATURES, l2=l2, engine=engine)  # type: ignore[arg-type]
             _, trained = timed(joint.fit, words, {"pos": tags, "chunk": chunks})
-            layers, tagged = timed(joint.predict_layers, test[0])
+            layers, tagged = timed(joint._predict_layers, test[0])
             rates = _rates(test, layers["pos"], layers["chunk"])
             _add(table, len(words), f"factorial CRF, {engine}", rates, [trained, tagged], joint.report_.n_iter)
     return table

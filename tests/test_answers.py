@@ -33,7 +33,7 @@ def test_labels_and_their_probabilities(name):
     model = fitted(name)
     layered = name == "FactorialCRF"
     want = Want(marginals=True, outcomes=True, log_prob=True, topk=0 if layered else 2)
-    predicted = (model.predict_layers if layered else model.predict)(NEW)
+    predicted = (model._predict_layers if layered else model.predict)(NEW)
     log_p = model.log_prob(NEW, predicted)
     for n, (answer, simple) in enumerate(zip(ask(model, NEW, want), ask(model, NEW), strict=True)):
         layers = answer.value if layered else {"": answer.value}

@@ -298,7 +298,10 @@ def _labels(model: Any, X: Any, want: Want, decoding: str | None, known: Any, le
     if alternatives is not None and not layered and decoding in (None, "viterbi"):
         labels: ByLayer = {"": [best[0][0] for best in alternatives]}
     else:
-        labels = _by_layer(model, (model.predict_layers if layered else model.predict)(X, **how))
+        tagged = model.predict(X, **how)
+        labels = {"": tagged}
+        if layered:
+            labels = {name: [[token[d] for token in row] for row in tagged] for d, name in enumerate(model.layers)}
     sentences = _sentences(X)
     if want == PLAIN and least is None and not layered:
         return [Answer("tag", words, row) for words, row in zip(sentences, labels[""], strict=True)]

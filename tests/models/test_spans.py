@@ -128,14 +128,14 @@ def test_layers_with_spans():
     model, X = fitted("FactorialCRF"), WORDS[:4]
     found = model.predict_spans(X)
     assert list(found) == ["chunk"]
-    labels = model.predict_layers(X)["chunk"]
+    labels = model._predict_layers(X)["chunk"]
     marginals = model.predict_marginals(X)["chunk"]
     for row, own, p in zip(found["chunk"], labels, marginals, strict=True):
         assert [span for span, _ in row] == spans(own)
         for span, probability in row:  # at most the probability of any of its labels
             assert probability <= min(p[w][own[w]] for w in range(span.start, span.stop)) + 1e-3
-    decoded = model.predict_layers(X, decoding="mbr-span")
-    assert decoded["pos"] == model.predict_layers(X, decoding="mbr")["pos"]
+    decoded = model._predict_layers(X, decoding="mbr-span")
+    assert decoded["pos"] == model._predict_layers(X, decoding="mbr")["pos"]
     assert all(row == labels_from_spans(spans(row), len(row)) for row in decoded["chunk"])
 
 

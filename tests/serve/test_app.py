@@ -207,7 +207,7 @@ def test_models_of_every_family_answer_as_their_methods(name):
         assert plain[0].json()["answers"] == ability.answer(model, own, ability.read_options({}))
         assert more.json()["answers"] == ability.answer(model, own, options)
         assert len({response.text for response in plain}) == 1
-    if "tag" in abilities and not hasattr(model, "predict_layers"):
+    if "tag" in abilities and not hasattr(model, "layers"):
         assert [one["labels"] for one in post(service, "/v1/tag", {"sentences": sentences}).json()["answers"]] == (
             model.predict(X)
         )

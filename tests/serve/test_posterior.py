@@ -212,7 +212,7 @@ def test_warnings_become_notes(model):
 
     def warned(X, **how):
         warnings.warn("not converged", UserWarning, stacklevel=1)
-        return model("factorial-crf").predict_layers(X, **how)
+        return model("factorial-crf").predict(X, **how)
 
-    tagger.predict_layers = warned
+    tagger.predict = warned
     assert Page(tagger).ask("posterior", "The old man .")["notes"] == ["not converged"]

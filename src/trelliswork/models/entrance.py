@@ -15,7 +15,7 @@ from trelliswork.errors import ShapeError, ValueRangeError
 
 METHODS = {
     *("fit", "partial_fit", "score", "log_prob", "posterior", "predict", "predict_flat"),
-    *("predict_layers", "predict_marginals", "predict_topk", "predict_spans", "tag"),
+    *("predict_marginals", "predict_topk", "predict_spans", "tag"),
     *("fill", "predict_next"),
 }
 COLUMNS = (str, tuple, list, np.ndarray)  # a token with columns

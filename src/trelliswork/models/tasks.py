@@ -259,12 +259,6 @@ class LayeredTagger(Tagger):
         self._check_fitted()
         return {layer.name: layer.labels.names for layer in self.layers_}
 
-    @abstractmethod
-    def predict_layers(
-        self, X: Any, *, decoding: TagDecoding = "viterbi", known: Any = None
-    ) -> dict[str, list[list[str]]]:
-        """Return the labels of each sentence, by layer."""
-
 
 class TreeParser(Structured):
     """An estimator that assigns a tree to each sentence.

@@ -33,7 +33,7 @@ def train(group, options, path, stop):
     )
     report = model.report_
     measured = None if dev is None else [report.dev, model.score(*dev)]
-    predicted = model.predict_layers(new)
+    predicted = model._predict_layers(new)
     return [report.value, predicted, digest(model.weights_), [list(v.labels) for v in model.layers_], measured]
 
 

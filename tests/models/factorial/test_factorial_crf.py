@@ -49,7 +49,7 @@ def test_labels_as_tuples_or_by_layer(tagger):
     tuples = [list(zip(a, b, strict=True)) for a, b in zip(TAGS, CHUNKS, strict=True)]
     again = made(FactorialCRF, **QUICK).fit(WORDS, tuples)
     assert (again.weights_ == tagger.weights_).all()
-    found, layers = again.predict(UNSEEN[:3]), again.predict_layers(UNSEEN[:3])
+    found, layers = again.predict(UNSEEN[:3]), again._predict_layers(UNSEEN[:3])
     assert found[0][0] == (layers["pos"][0][0], layers["chunk"][0][0])
     assert [len(sentence) for sentence in found] == [len(sentence) for sentence in UNSEEN[:3]]
 
@@ -73,7 +73,7 @@ def test_one_layer_is_a_crf():
     one = FactorialCRF(("chunk",), features="pos", tol=1e-7).fit(WORDS[:40], {"chunk": CHUNKS[:40]})
     crf = CRF("pos", tol=1e-7).fit(WORDS[:40], CHUNKS[:40])
     assert_allclose(one.report_.value, crf.report_.value, rtol=1e-5)
-    assert one.predict_layers(UNSEEN)["chunk"] == crf.predict(UNSEEN)
+    assert one._predict_layers(UNSEEN)["chunk"] == crf.predict(UNSEEN)
 
 
 def test_three_layers_and_features_of_their_own():
@@ -86,7 +86,7 @@ def test_three_layers_and_features_of_their_own():
         **QUICK,
     ).fit(WORDS, {**Y, "case": capital})
     assert model._layout.ties == ((0, 1), (0, 2))
-    found = model.predict_layers(WORDS[:20])
+    found = model._predict_layers(WORDS[:20])
     right = [a == b for p, g in zip(found["case"], capital[:20], strict=True) for a, b in zip(p, g, strict=True)]
     assert sum(right) / len(right) > 0.95
     assert {row[0] for row in model.top_ties(500)} == {"pos"}
@@ -152,7 +152,7 @@ def test_the_posterior_is_a_factor_graph(tagger):
 
 def test_bio_is_kept(tagger):
     assert [layer.scheme for layer in tagger.layers_] == [None, "bio"]
-    for sentence in tagger.predict_layers(UNSEEN)["chunk"]:
+    for sentence in tagger._predict_layers(UNSEEN)["chunk"]:
         for before, after in zip(["O", *sentence], sentence, strict=False):
             assert not after.startswith("I-") or before[2:] == after[2:]
     free = made(FactorialCRF, scheme=None, **QUICK).fit(WORDS[:30], {name: y[:30] for name, y in Y.items()})
@@ -162,9 +162,9 @@ def test_bio_is_kept(tagger):
 def test_evidence_moves_the_other_layer(tagger):
     sentence = ["They", "saw", "her", "duck", "."]
     known = {"pos": [[None, None, {"PRP"}, "VB", None]]}
-    found = tagger.predict_layers([sentence], known=known)
+    found = tagger._predict_layers([sentence], known=known)
     assert found["pos"][0][2:4] == ["PRP", "VB"]
-    assert found["chunk"] != tagger.predict_layers([sentence])["chunk"]
+    assert found["chunk"] != tagger._predict_layers([sentence])["chunk"]
     marginals = tagger.predict_marginals([sentence], known=known)["pos"][0]
     assert marginals[3]["VB"] == pytest.approx(1)
     with pytest.raises(ValueRangeError, match="no layer 'tags'; the layers are pos, chunk"):

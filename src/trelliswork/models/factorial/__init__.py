@@ -269,9 +269,9 @@ class FactorialCRF(LayeredTagger):
         known : dict of str to list of lists, optional
             Evidence by layer: for each token a label, a collection of possible labels, or ``None``.
         """
-        return joined(list(self.predict_layers(X, decoding=decoding, known=known).values()))
+        return joined(list(self._predict_layers(X, decoding=decoding, known=known).values()))
 
-    def predict_layers(
+    def _predict_layers(
         self, X: Sentences, *, decoding: TagDecoding = "viterbi", known: Mapping[str, Labels] | None = None
     ) -> dict[str, list[list[str]]]:
         """Return the labels of each layer, as a dict by layer; arguments as in ``predict``."""
@@ -311,7 +311,7 @@ class FactorialCRF(LayeredTagger):
         readers = self._span_layers()
         if not readers:
             raise ValueRangeError("no layer of this model has labels that encode spans (BIO or BIOES).")
-        labels = self.predict_layers(X, decoding=decoding, known=known)
+        labels = self._predict_layers(X, decoding=decoding, known=known)
         return {
             name: reader.confidences(self._layer_chains(X, known, name), labels[name])
             for name, reader in readers.items()
@@ -379,7 +379,7 @@ class FactorialCRF(LayeredTagger):
 
     def score(self, X: Sentences, y: LayerLabels) -> float:
         """Return the joint token accuracy: the fraction of tokens with all labels correct."""
-        predicted, gold = list(self.predict_layers(X).values()), by_layer(y, self.layers)
+        predicted, gold = list(self._predict_layers(X).values()), by_layer(y, self.layers)
         pairs = zip(self.layers_, predicted, gold, strict=True)
         return accuracy(joined(predicted), joined([gold_in_scheme_of(layer.labels, p, g) for layer, p, g in pairs]))
 
