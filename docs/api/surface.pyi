@@ -157,7 +157,6 @@ class LayeredTagger(Tagger):
     layers: Sequence[str]
     layers_: tuple[Any, ...]
     labels_: property
-    def predict_layers(self, X: Any, *, decoding: TagDecoding='viterbi', known: Any=None) -> dict[str, list[list[str]]]: ...
 class FactorialCRF(LayeredTagger):
     layers: Sequence = ('pos', 'chunk')
     features: str | Path | Sequence | Callable | Mapping | None = 'pos'
@@ -179,7 +178,6 @@ class FactorialCRF(LayeredTagger):
     damping: float = 0.0  # in options
     def fit(self, X: Sentences, y: LayerLabels, *, dev: tuple[Sentences, LayerLabels] | None=None, sample_weight: NDArray[np.floating] | None=None, checkpoint: str | os.PathLike[str] | None=None, callback: Callback | None=None, max_minutes: float | None=None) -> Self: ...
     def predict(self, X: Sentences, *, decoding: TagDecoding='viterbi', known: Mapping[str, Labels] | None=None) -> Joint: ...
-    def predict_layers(self, X: Sentences, *, decoding: TagDecoding='viterbi', known: Mapping[str, Labels] | None=None) -> dict[str, list[list[str]]]: ...
     def predict_spans(self, X: Sentences, *, decoding: TagDecoding='viterbi', known: Mapping[str, Labels] | None=None) -> dict[str, list[Confident]]: ...
     def log_prob(self, X: Sentences, y: LayerLabels) -> NDArray[np.float64]: ...
     def predict_marginals(self, X: Sentences, *, known: Mapping[str, Labels] | None=None) -> dict[str, list[list[dict[str, float]]]]: ...
@@ -407,11 +405,9 @@ class PCFG(TreeParser, LanguageModel):
     learning_rate: float = 0.002
     patience: int = 10
     seed: int = 0
-    algorithm: Literal['em', 'gradient'] | None = None  # in options
     root_prior: float = 0.1  # in options
     probe: int = 10  # in options
     batch_size: int = 16  # in options
-    curriculum: int | None = None  # in options
     embedding_size: int = 128  # in options
     parameters_: GrammarParameters
     def fit(self, X: Sentences | Corpus, y: None=None, *, dev: Sentences | Corpus | None=None, checkpoint: str | os.PathLike[str] | None=None, callback: Callback | None=None, max_minutes: float | None=None) -> Self: ...

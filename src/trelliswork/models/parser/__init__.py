@@ -47,7 +47,7 @@ from trelliswork.models.parser.data import (
 )
 from trelliswork.models.parser.decoding import Decode, LabeledTree, Learned, Parsing, Reader, correct_heads, features_of
 from trelliswork.models.parser.features import ParseTokens, TokenCoder
-from trelliswork.models.parser.first_order import TreeKind, Weights
+from trelliswork.models.parser.first_order import TreeKind
 from trelliswork.models.parser.labels import LabelModel, LabelTrainer, correct_arcs
 from trelliswork.models.parser.scoring import TreeScorer, check_lengths, flat_heads, prune
 from trelliswork.models.parser.second_order import Propagation, SecondOrderFeatures
@@ -57,7 +57,6 @@ from trelliswork.models.parser.templates import feature_set
 from trelliswork.models.parser.training import (
     FIRST,
     LABELS,
-    PARTS,
     SECOND,
     FirstOrder,
     Judge,
@@ -233,58 +232,62 @@ class DependencyParser(TreeParser):
 
     def _train(self, reader: Reader, problem: Problem, judge: Judge | None, stages: Stages) -> Learned:
         """Train the stages after the taggers, one after the other, and complete their report."""
-
-        def scorer(weights: tuple[Weights, ...]) -> TreeScorer:
-            return self._scorer(Learned(reader, weights, None, share=problem.crossing))
-
-        def uas(weights: tuple[Weights, ...]) -> float:
-            assert judge is not None
-            return _fraction(*correct_heads(scorer(weights), judge.tokens, judge.gold))
-
-        def development(*before: Weights) -> Development | None:
-            return None if judge is None else Development("UAS", lambda stage: uas(before + _weights(stage)))
-
-        settings: dict[str, Any] = {
-            "tokens": problem.tokens, "gold": problem.gold, "flat": problem.flat, "kind": self._tree_kind(),
-            "batch_size": self.batch_size,
-        }  # fmt: skip
-
-        def first_order() -> FirstOrder:
-            features = self._features(reader).arcs
-            return FirstOrder(features=features, rate=self.learning_rate, seed=(self.seed, 0), **settings)
-
-        def second_order() -> SecondOrder:
-            pruner, rate = scorer(weights), SECOND_ORDER_RATE * self.learning_rate
-            arcs = prune(pruner, problem.tokens, problem.flat or problem.gold, problem.gold)
-            return SecondOrder(
-                features=pruner.features, propagation=pruner.propagation, arcs=arcs, start=weights[0],
-                rate=rate, seed=(self.seed, 1), **settings,
-            )  # fmt: skip
-
-        weights, compared = _weights(stages.train(FIRST, first_order, self.max_iter, development())), dict[str, float]()
+        learned, compared = Learned(reader, (), None, share=problem.crossing), dict[str, float]()
+        first = partial(self._first_order, learned, problem)
+        found = stages.train(FIRST, first, self.max_iter, self._development(learned, judge))
+        learned = learned.with_weights(found)
         if self.order == 2 and not stages.watch.interrupted:
-            more = _weights(stages.train(SECOND, second_order, self.max_iter, development(*weights)))
+            second = partial(self._second_order, learned, problem)
+            found = stages.train(SECOND, second, self.max_iter, self._development(learned, judge))
+            both = learned.with_weights(found)
             if judge is not None:
-                compared = {FIRST: uas(weights), SECOND: uas(weights + more)}
-            weights += more if not compared or compared[SECOND] >= compared[FIRST] else ()
-        labels = self._train_labels(reader, problem, scorer(weights), judge, stages)
-        stages.finish(FIRST if len(weights) == 1 else SECOND, compared)
+                compared = {FIRST: self._uas(judge, learned), SECOND: self._uas(judge, both)}
+            if not compared or compared[SECOND] >= compared[FIRST]:
+                learned = both
+        learned = replace(learned, labels=self._train_labels(learned, problem, judge, stages))
+        stages.finish(FIRST if learned.order == 1 else SECOND, compared)
         stages.report.details["dropped_heads"] = problem.gold.n_dropped
-        return Learned(reader, weights, labels, share=problem.crossing)
+        return learned
+
+    def _first_order(self, learned: Learned, problem: Problem) -> FirstOrder:
+        features = self._features(learned.reader).arcs
+        return FirstOrder(features=features, rate=self.learning_rate, seed=(self.seed, 0), **self._settings(problem))
+
+    def _second_order(self, learned: Learned, problem: Problem) -> SecondOrder:
+        pruner = self._scorer(learned)
+        return SecondOrder(
+            features=pruner.features, propagation=pruner.propagation, start=learned.weights[0],
+            arcs=prune(pruner, problem.tokens, problem.flat or problem.gold, problem.gold),
+            rate=SECOND_ORDER_RATE * self.learning_rate, seed=(self.seed, 1), **self._settings(problem),
+        )  # fmt: skip
+
+    def _settings(self, problem: Problem) -> dict[str, Any]:
+        """Return what both orders are trained with."""
+        data = {"tokens": problem.tokens, "gold": problem.gold, "flat": problem.flat}
+        return data | {"kind": self._tree_kind(), "batch_size": self.batch_size}
+
+    def _uas(self, judge: Judge, learned: Learned, more: Mapping[str, Any] | None = None) -> float:
+        """Return the UAS on development data, with the weights of one more stage."""
+        scorer = self._scorer(learned.with_weights(more or {}))
+        return _fraction(*correct_heads(scorer, judge.tokens, judge.gold))
+
+    def _development(self, learned: Learned, judge: Judge | None) -> Development | None:
+        return None if judge is None else Development("UAS", partial(self._uas, judge, learned))
 
     def _train_labels(
-        self, reader: Reader, problem: Problem, scorer: TreeScorer, judge: Judge | None, stages: Stages
+        self, learned: Learned, problem: Problem, judge: Judge | None, stages: Stages
     ) -> LabelModel | None:
         """Return the classifier of labels; ``None`` if no label is known."""
         if problem.given.labels is None:
             return None
+        reader = learned.reader
         trainer = LabelTrainer(
             problem.tokens, problem.given, feature_set(reader.n_tags > 1, clusters=reader.coder.clusters is not None),
             bits=self.hash_bits, rate=LABEL_RATE * self.learning_rate, seed=self.seed,
         )  # fmt: skip
         development = None
         if judge is not None and judge.gold.labels is not None:
-            heads = flat_heads(scorer, judge.tokens, judge.columns.offsets)
+            heads = flat_heads(self._scorer(learned), judge.tokens, judge.columns.offsets)
             development = trainer.development(judge.tokens, judge.gold, heads)
         return trainer.model(stages.train(LABELS, lambda: trainer, self.max_iter + 1, development))
 
@@ -463,7 +466,7 @@ class DependencyParser(TreeParser):
         """Set all learned attributes at once, so that a failed fit leaves them unchanged."""
         self.calibration_ = None
         self._learned, self.weights_, self.report_ = learned, learned.weights, report
-        self.order_ = 1 if len(learned.weights) == 1 else 2
+        self.order_ = learned.order
         self.labels_ = None if learned.labels is None else learned.labels.labels.names
         report.details["temperatures"] = learned.temperatures.of(self.order_, learned.labels is not None)
         if self.order_ == 2:
@@ -524,8 +527,3 @@ class DependencyParser(TreeParser):
 
 def _fraction(correct: float, total: int) -> float:
     return correct / max(total, 1)
-
-
-def _weights(parameters: Mapping[str, Any]) -> tuple[Weights, ...]:
-    """Return the weights of a stage in the order of ``weights_``."""
-    return tuple(parameters[part] for part in PARTS if part in parameters)

@@ -1,6 +1,6 @@
 """Learned parameters of a parser, and its answers: trees, labels and probabilities of sentences."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal, get_args
 
@@ -20,7 +20,7 @@ from trelliswork.models.parser.labels import LabelModel
 from trelliswork.models.parser.scoring import Beliefs, TreeScorer, rule_out
 from trelliswork.models.parser.second_order import PartFeatures, SecondOrderFeatures
 from trelliswork.models.parser.tags import Taggers
-from trelliswork.models.parser.temperatures import Temperatures
+from trelliswork.models.parser.temperatures import TREE_KINDS, Temperatures
 from trelliswork.models.parser.templates import feature_set
 
 LabeledTree = list[tuple[int, str | None]]
@@ -76,6 +76,15 @@ class Learned:
     sharp: float = 0.0  # share of the beliefs at temperature 1 in probabilities, for order 2
     share: float | None = None  # of all trees, if the others are projective, for non-projective parsers
 
+    @property
+    def order(self) -> int:
+        """1 or 2."""
+        return 1 if len(self.weights) == 1 else 2
+
+    def with_weights(self, more: Mapping[str, Any]) -> "Learned":
+        """Return the same parameters with the weights of one more stage, by kind of part."""
+        return replace(self, weights=(*self.weights, *(more[part] for part in TREE_KINDS if part in more)))
+
     def with_temperatures(self, temperatures: Temperatures) -> "Learned":
         """Return the same parameters at other temperatures."""
         labels = None if self.labels is None else replace(self.labels, temperature=temperatures.labels)
@@ -86,7 +95,7 @@ class Learned:
         reader, labels = self.reader, self.labels
         arrays: Arrays = {f"weights.{k}": one for k, one in enumerate(self.weights)}
         plain: dict[str, Any] = {
-            "order": 1 if len(self.weights) == 1 else 2,
+            "order": self.order,
             "n_tags": reader.n_tags,
             "words": reader.coder.words,
             "tags": reader.coder.tags,

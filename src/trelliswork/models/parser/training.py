@@ -47,9 +47,9 @@ from trelliswork.models.parser.labels import LabelTrainer
 from trelliswork.models.parser.scoring import PrunedArcs
 from trelliswork.models.parser.second_order import Candidates, PartList, Propagation, SecondOrderFeatures
 from trelliswork.models.parser.tags import Taggers, Tagging
+from trelliswork.models.parser.temperatures import TREE_KINDS
 
 TAGGER, FIRST, SECOND, LABELS = "tagger", "first order", "second order", "labels"
-PARTS = "arcs", "siblings", "grandparents"
 Progress = Callable[[float], None]  # takes the share of an epoch that is done
 ANNOUNCE_SECONDS = 5.0  # between two reports within an epoch
 Scores3 = tuple[Doubles, Doubles, Doubles]  # of arcs (A,), siblings (S,), grandparents (G,)
@@ -237,7 +237,7 @@ class SecondOrder(TreeTrainer):
 
     def __post_init__(self) -> None:
         zeros = [np.zeros(1 << f.bits, np.float32) for f in (self.features.siblings, self.features.grandparents)]
-        for name, weights in zip(PARTS, (self.start, *zeros), strict=True):
+        for name, weights in zip(TREE_KINDS, (self.start, *zeros), strict=True):
             self.learners[name] = SparseAdaGrad(weights, self.rate)
 
     def gradient(
@@ -252,7 +252,7 @@ class SecondOrder(TreeTrainer):
 
     def parts(self, sentences: Integers) -> tuple[float, Iterable[Parts]]:
         """Return the loss of some sentences, and features and negative gradients of parts, one kind after the other."""
-        a, s, g = (self.learners[name].weights for name in PARTS)
+        a, s, g = (self.learners[name].weights for name in TREE_KINDS)
         loss, batch, gradients = self.gradient(sentences, (a, s, g))
         features: tuple[Any, ...] = (self.features.arcs, self.features.siblings, self.features.grandparents)
         lists: tuple[ArcList | PartList, ...] = (batch.arcs, batch.siblings, batch.grandparents)
