@@ -14,6 +14,7 @@ at every token (logit adjustment; Menon et al., 2021). The objective stays conve
 
 from collections.abc import Iterator
 from dataclasses import replace
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -21,6 +22,7 @@ from numpy.typing import NDArray
 
 from trelliswork.compute import threads
 from trelliswork.compute.memory import aligned_empty
+from trelliswork.compute.padding import batches, pad, unpad
 from trelliswork.compute.simd import VECTOR_BYTES
 from trelliswork.errors import ImpossibleError
 from trelliswork.inference import chain
@@ -46,6 +48,7 @@ LANES = 2 * VECTOR_BYTES // 4  # sentences that advance together, one per lane o
 LANE_LABELS = 40  # maximum number of labels for which this is faster
 LANE_PADDING = 2  # maximum number of lanes and positions per token
 LANE_ROOM = 1 << 22  # maximum number of states of a group
+BATCH_EDGES = 1 << 18  # transition scores of sentences that are computed together
 SLOTS = 4  # separate sums of the gradient: the maximum number of threads; results do not depend on it
 
 
@@ -135,8 +138,12 @@ class ChainObjective:
 
     def _add(self, part: "_Part", w: ChainWeights, used: int) -> float:
         """Add the gradient of a part to the sums, of which the first ``used`` are not empty; return its loss."""
+        if self.layout.n_edge_attributes:
+            if not used:
+                self._gradient.clear(0)
+            most = max(1, BATCH_EDGES // self.layout.n_labels**2)
+            return sum(self._batch(part, *some, w) for some in batches(np.diff(part.sentences.offsets), most))
         sentences, tokens = part.sentences, part.tokens.arrays
-        features = EdgeFeatures(*part.tokens.edge_arrays, *w.edge_arrays)
         transitions = w.potentials.transitions
         loss, safe = np.zeros(len(sentences.weight)), np.ones(len(sentences.weight), bool)
         slot = {start: k for k, (start, _) in enumerate(part.ranges)}
@@ -147,13 +154,9 @@ class ChainObjective:
                 self._gradient.clear(k)
             if start == stop:  # no sentences
                 return
-            gradient, edge_gradient, counts = self._gradient.slot(k)
+            gradient, _, counts = self._gradient.slot(k)
             sums = Sums(counts, loss, safe)
-            if self.layout.n_edge_attributes:
-                edges.loss_gradient(
-                    start, stop, sentences, tokens, w.arrays, features, w.labels, gradient, edge_gradient, sums
-                )
-            elif part.by_lane:
+            if part.by_lane:
                 objective.lane_loss_gradient(
                     start, stop, sentences, tokens, w.arrays, w.labels, transitions, gradient, sums
                 )
@@ -162,60 +165,73 @@ class ChainObjective:
 
         threads.run(work, part.ranges)
         for s in np.flatnonzero(~safe):
-            loss[s] = self._in_log_space(part, int(s), w)
+            loss[s] = self._batch(part, s, s + 1, w)
         return float(loss.sum())
 
-    def _in_log_space(self, part: "_Part", s: int, w: ChainWeights) -> float:
-        """Return the loss of one sentence that underflows in probability space; add its gradient to the first sums."""
-        offsets, gold, weights, extra, extra_ids = part.sentences
-        start, stop = offsets[s], offsets[s + 1]
-        S, gold, weight = self.layout.n_labels, gold[start:stop], float(weights[s])
-        sentence = Sentence(start, stop, part.tokens, w, extra[extra_ids[start:stop]] if len(extra_ids) else 0)
-        p, own = sentence.potentials, sentence.own_transitions
+    def _batch(self, part: "_Part", first: int, last: int, w: ChainWeights) -> float:
+        """Return the loss of some sentences, as potentials; add their gradient to the first sums.
+
+        These are sentences that underflow in probability space, or whose transitions depend on the position.
+        """
+        sentences, S = part.sentences, self.layout.n_labels
+        at = slice(sentences.offsets[first], sentences.offsets[last])
+        gold, weight, ids = sentences.gold[at], sentences.weight[first:last], sentences.extra_ids[at]
+        batch = Batch(first, last, part.tokens, w, sentences.extra[ids] if len(ids) else 0)
+        p, own = batch.potentials, batch.own_transitions
         log_z, expected = chain.expectations(p, edges=own, counts=not own)
-        if not log_z[0] > -np.inf:
-            raise ImpossibleError(f"sentence {part.numbers[s]}: no labeling agrees with its labels and the scheme.")
+        if not log_z.min() > -np.inf:
+            number = part.numbers[first + int(log_z.argmin())]
+            raise ImpossibleError(f"sentence {number}: no labeling agrees with its labels and the scheme.")
         assert expected.marginals is not None
-        residual = np.zeros_like(sentence.scores)
-        residual[:, :S] = weight * expected.marginals[0]
-        score = chain.score(p, gold[None].astype(np.int64))[0] if gold[0] >= 0 else 0.0
+        known = pad(gold, p.lengths).astype(np.int64)
+        scores = np.where(known[:, 0] >= 0, chain.score(p, np.maximum(known, 0)), 0.0)
         gradient = self._gradient.slot(0)._replace(counts=self._gradient.slot(0).counts[0])
-        pairs = None if expected.edges is None else (weight * expected.edges[0]).astype(np.float32)
+        residual = np.zeros_like(batch.scores)
+        residual[:, :S] = np.repeat(weight, p.lengths)[:, None] * unpad(expected.marginals, p.lengths)
+        pairs = None if expected.edges is None else (weight[:, None, None, None] * expected.edges).astype(np.float32)
         if expected.counts is not None:
-            gradient.counts[...] += weight * expected.counts[0]
-        sentence.add(residual, pairs, gold, weight, gradient)
-        return weight * (log_z[0] - score)
+            gradient.counts[...] += np.tensordot(weight, expected.counts, 1)
+        batch.add(residual, pairs, gold, weight, gradient)
+        return float(weight @ (log_z - scores))
 
 
-class Sentence:
-    """Scores of one sentence as chain potentials, for the sentences that underflow in probability space."""
+class Batch:
+    """Scores of some sentences as chain potentials, for those that the fast kernels do not compute."""
 
-    def __init__(self, start: int, stop: int, tokens: ScoredTokens, w: ChainWeights, extra: Floats | float = 0) -> None:
-        self._range, self._tokens = (start, stop), tokens
-        self.scores = tokens.scores(w, start, stop)
-        self.scores[0] += w.start
-        self.scores[-1] += w.end
+    def __init__(self, first: int, last: int, tokens: ScoredTokens, w: ChainWeights, extra: Floats | float = 0) -> None:
+        self._tokens, self._ranges = tokens, list(pairwise(tokens.offsets[first : last + 1].tolist()))
+        self._start, stop, S = self._ranges[0][0], self._ranges[-1][1], w.n_labels
+        lengths = np.diff(tokens.offsets[first : last + 1])
+        self.scores = tokens.scores(w, self._start, stop)
+        self.scores[tokens.offsets[first:last] - self._start] += w.start
+        self.scores[tokens.offsets[first + 1 : last + 1] - self._start - 1] += w.end
         self.scores += extra
         self._features = EdgeFeatures(*tokens.edge_arrays, *w.edge_arrays)
-        self.own_transitions = len(self._features.ptr) > 1 and stop - start > 1  # that depend on the position
-        pairwise: Floats = w.log_transition
+        self.own_transitions = len(self._features.ptr) > 1 and lengths.max() > 1  # that depend on the position
+        transitions: Floats = w.log_transition
         if self.own_transitions:
-            pairwise = np.empty((1, stop - start - 1, *pairwise.shape), np.float32)
-            edges.edge_scores(start, stop, self._features, w.log_transition, pairwise[0])
-        self.potentials = chain.chain_potentials(self.scores[None, :, : w.n_labels], pairwise)
+            transitions = np.zeros((len(lengths), lengths.max() - 1, S, S), np.float32)
+            for b, (start, end) in enumerate(self._ranges):
+                edges.edge_scores(start, end, self._features, w.log_transition, transitions[b])
+        self.potentials = chain.chain_potentials(pad(self.scores[:, :S], lengths), transitions, lengths)
 
-    def add(self, residual: Floats, pairs: Floats | None, gold: Ids, weight: float, gradient: BeamGradient) -> None:
-        """Add weighted marginals (T, Sw) and, unless they are in ``counts``, pairs (T-1, S, S), less the gold ones."""
-        steps = np.arange(len(gold))
-        if gold[0] >= 0:
-            residual[steps, gold] -= weight
-            if pairs is None:
-                np.subtract.at(gradient.counts, (gold[:-1], gold[1:]), weight)
-            else:
-                pairs[steps[:-1], gold[:-1], gold[1:]] -= weight
-        if pairs is not None:
-            edges.edge_scatter(*self._range, self._features, pairs, gradient.edges, gradient.counts)
-        objective.scatter(*self._range, residual, 0, self._tokens.arrays, gradient.state)
+    def add(self, residual: Floats, pairs: Floats | None, gold: Ids, weight: Floats, gradient: BeamGradient) -> None:
+        """Add weighted marginals (n_tokens, Sw) and, unless they are in ``counts``, pairs (B, T-1, S, S), less gold.
+
+        ``weight`` (B,) are those of the sentences; a sentence whose gold labels are -1 has none.
+        """
+        for b, (start, end) in enumerate(self._ranges):
+            here = slice(start - self._start, end - self._start)
+            y, steps = gold[here], np.arange(end - start)
+            if y[0] >= 0:
+                residual[here][steps, y] -= weight[b]
+                if pairs is None:
+                    np.subtract.at(gradient.counts, (y[:-1], y[1:]), weight[b])
+                else:
+                    pairs[b, steps[:-1], y[:-1], y[1:]] -= weight[b]
+            if pairs is not None:
+                edges.edge_scatter(start, end, self._features, pairs[b], gradient.edges, gradient.counts)
+        objective.scatter(self._start, self._ranges[-1][1], residual, 0, self._tokens.arrays, gradient.state)
 
 
 class _Part:
@@ -250,8 +266,8 @@ class _Part:
         )
         lengths = np.diff(taken.offsets)
         self.by_lane = fits_lanes(lengths, layout)
-        multiple = 1 if layout.n_edge_attributes else LANES if self.by_lane else objective.ROWS
-        self.ranges = threads.cut(lengths, multiple=multiple, most=SLOTS)
+        multiple = LANES if self.by_lane else objective.ROWS
+        self.ranges = threads.cut(lengths, multiple=multiple, most=1 if layout.n_edge_attributes else SLOTS)
 
     def compose(self) -> Composites:
         """Replace rows that often stand side by side by composites, and return these."""
@@ -263,7 +279,7 @@ def fits_lanes(lengths: NDArray[np.int64], layout: FeatureLayout) -> bool:
     """Return whether sentences of these lengths, longest first, are faster with one sentence per lane."""
     padded = int(lengths[::LANES].sum()) * LANES
     room = int(lengths[0]) * max(layout.n_labels, objective.ROWS) * LANES if len(lengths) else 0
-    few = 0 < layout.n_labels <= LANE_LABELS and not layout.n_edge_attributes
+    few = 0 < layout.n_labels <= LANE_LABELS
     return few and padded <= LANE_PADDING * int(lengths.sum()) and room <= LANE_ROOM
 
 

@@ -34,7 +34,7 @@ from trelliswork.models.crf.kernels import beams, held_beams, objective
 from trelliswork.models.crf.kernels.beams import BeamSentences, BeamSums
 from trelliswork.models.crf.kernels.held_beams import Held, Masses, Rest
 from trelliswork.models.crf.layout import Allowed, FeatureLayout, Floats, Ids, Labeling, ScoredTokens, Tokens
-from trelliswork.models.crf.objective import ChainObjective, GradientSums, Sentence
+from trelliswork.models.crf.objective import Batch, ChainObjective, GradientSums
 from trelliswork.models.crf.scoring import Scorer
 
 MANY = 128  # states; with fewer an exact pass costs little more than one within beams
@@ -258,15 +258,15 @@ class BeamObjective:
         gradient, inside = self._gradient.slot(0), members(self.sets, int(start), int(stop), S)
         choice, counts, pairs = Choice(gold, self.beam.rule, False), gradient.counts.reshape(-1), np.empty(0)
         if isinstance(w, DenseWeights):
-            sentence = Sentence(start, stop, self._tokens, w)
-            if sentence.own_transitions:
+            batch = Batch(n, n + 1, self._tokens, w)
+            if batch.own_transitions:
                 counts, pairs = np.empty(0), np.zeros((T - 1) * S * S)
-            score = chain.score(sentence.potentials, gold[None].astype(np.int64))[0]
-            result = log_space(log_chain(sentence.potentials, 0), choice, inside, weight, counts, pairs)
-            residual = np.zeros_like(sentence.scores)
+            score = chain.score(batch.potentials, gold[None].astype(np.int64))[0]
+            result = log_space(log_chain(batch.potentials, 0), choice, inside, weight, counts, pairs)
+            residual = np.zeros_like(batch.scores)
             residual[:, :S] = result.marginals
-            square = pairs.reshape(T - 1, S, S).astype(np.float32) if pairs.size else None
-            sentence.add(residual, square, gold, weight, gradient)
+            square = pairs.reshape(1, T - 1, S, S).astype(np.float32) if pairs.size else None
+            batch.add(residual, square, gold, self._alpha[n : n + 1], gradient)
         else:
             out, emits = self._tokens.scores(w, start, stop), w.entry_scores.entries.emits
             p = w.chain(out[None, :, : w.n_labels], np.array([T]))
