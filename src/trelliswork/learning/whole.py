@@ -7,9 +7,11 @@ gets the same result. A single process gets back what it passes.
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypeVar
 
+import numpy as np
 from numpy.typing import NDArray
 
-from trelliswork.compute.sharing import current
+from trelliswork.compute.sharing import Group, current
+from trelliswork.data.spooled import Column, release
 
 A = TypeVar("A", bound=NDArray[Any])
 
@@ -57,3 +59,43 @@ def is_first() -> bool:
 def of_first(make: Callable[[], dict[str, NDArray[Any]]]) -> dict[str, NDArray[Any]]:
     """Return arrays that the first process makes, and sends to the others."""
     return current().first_arrays(make)
+
+
+def union(keys: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return the distinct keys of all parts, ascending; those of this part are ascending and distinct."""
+    return current().union(keys)
+
+
+def place(n: int) -> tuple[int, int]:
+    """Return where the n items of this part begin among those of all parts, and the number of all."""
+    return current().place(n)
+
+
+def concatenated(array: A) -> A:
+    """Return the arrays (one axis) of all parts, one after another."""
+    return current().concatenated(array)
+
+
+def share(n: int) -> tuple[int, int]:
+    """Return the range of n items, which all processes have, that this one works on."""
+    return current().share(n)
+
+
+def processes() -> Group:
+    """Return the processes, for a computation that divides its work among them."""
+    return current()
+
+
+def column(own: Column, add: int, limit: int) -> NDArray[np.int64]:
+    """Return the values of the columns of all parts, one after another; ``add`` is added to those of this one.
+
+    Beyond ``limit`` bytes they are in a temporary file.
+    """
+    values, group = own.array(), current()
+    if group.size == 1:
+        return values
+    with Column(limit) as result:
+        for at, piece in group.pieces(len(values), lambda a, b: values[a:b] + add):
+            result.put(at, piece)
+            release(values)
+        return result.array()

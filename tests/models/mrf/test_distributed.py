@@ -61,7 +61,7 @@ def train(group, n, options, checkpoint=None, stop_after=None):
 
     model = made(MRFLanguageModel, **options).fit(own, dev=text[:20], checkpoint=checkpoint, callback=callback)
     field = model.field_
-    return [model.report_.value, field.log_unary.tolist(), field.factors["left"].tolist(), model.vocabulary_]
+    return [model.report_.value, field.log_unary.tolist(), field.factors["left"].tolist(), list(model.vocabulary_)]
 
 
 @pytest.mark.parametrize(("size", "n"), [(2, 150), (3, 2)])

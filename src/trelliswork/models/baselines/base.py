@@ -9,11 +9,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trelliswork.compute.checks import check_count
-from trelliswork.compute.sharing import current
 from trelliswork.data.ids import Callback, Source, TextIds, no_text, read_ids
 from trelliswork.data.text import Lines
 from trelliswork.data.vocabulary import END, Vocabulary
 from trelliswork.errors import ValueRangeError
+from trelliswork.learning import whole
 from trelliswork.models.base import Description
 from trelliswork.models.tasks import Incremental, Ranked, best_words, blanks, fill_blanks
 
@@ -193,6 +193,6 @@ def read_training(
 ) -> TextIds:
     """Return a text with sentence edges for training; one without sentences, on all ranks, is an error."""
     text = read_ids(source, vocabulary=vocabulary, edges=True, callback=callback, **options)
-    if not current().any(len(text) > 0):
+    if not whole.anywhere(len(text) > 0):
         raise no_text(source)
     return text.with_edges(start=0, end=0)

@@ -18,11 +18,11 @@ from itertools import islice
 import numpy as np
 from numpy.typing import NDArray
 
-from trelliswork.compute.sharing import current
 from trelliswork.data.ids import BATCH, Ids, in_parallel
 from trelliswork.data.kernels.runs import sort_records
 from trelliswork.data.moments.runs import Run, Runs, finish
-from trelliswork.data.spooled import Column, release
+from trelliswork.data.spooled import Column
+from trelliswork.learning import whole
 from trelliswork.models.baselines.kernels.ngrams import Entries, Open, Packing, tabulate, windows
 
 Ints = NDArray[np.int64]
@@ -102,23 +102,13 @@ def _tables(runs: Runs, packing: Packing, memory_limit: int, stack: ExitStack) -
         for k in range(0, len(run), _ROOM):
             count(run[k : k + _ROOM])
     count(runs.empty, last=True)
-    tables = [NgramTable(np.arange(C), current().sum(entries.words))]
+    tables = [NgramTable(np.arange(C), whole.summed(entries.words)[0])]
     for m in range(1, order):
         # The prefix counts from the first n-gram of this rank; words are numbered for all ranks.
-        before = sum(current().gather(int(sizes[m - 1]))[: current().rank]) if m > 1 else 0
-        tables.append(NgramTable(*(_whole(c, before * C if k == 0 else 0, limit) for k, c in enumerate(columns[m]))))
+        before = whole.place(int(sizes[m - 1]))[0] if m > 1 else 0
+        tables.append(
+            NgramTable(*(whole.column(c, before * C if k == 0 else 0, limit) for k, c in enumerate(columns[m])))
+        )
         for column in columns[m]:
             column.close()  # its memory is not needed twice
     return tables
-
-
-def _whole(column: Column, add: int, limit: int) -> Ints:
-    """Return the values of the columns of all ranks, one after another; ``add`` is added to those of this one."""
-    own, group = column.array(), current()
-    if group.size == 1:
-        return own
-    with Column(limit) as whole:
-        for at, piece in group.pieces(len(own), lambda a, b: own[a:b] + add):
-            whole.put(at, piece)
-            release(own)
-        return whole.array()

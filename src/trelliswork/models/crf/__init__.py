@@ -9,7 +9,6 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from trelliswork.compute.sharing import current
 from trelliswork.data import Vocabulary
 from trelliswork.data.schemes import Scheme, detect_scheme, model_scheme
 from trelliswork.errors import DataError, ValueRangeError
@@ -18,6 +17,7 @@ from trelliswork.features.feature_map import FeatureMap, Features, Sentences
 from trelliswork.features.knowledge import KNOWLEDGE, Knowledge
 from trelliswork.inference.chain.beam import Beam, BeamStatistics, chosen_beam
 from trelliswork.inference.chain.queries import Scores, log_partitions
+from trelliswork.learning import whole
 from trelliswork.learning.distributed import one_process
 from trelliswork.learning.report import Callback, FitReport
 from trelliswork.models.base import Arrays, Description, Table, check_label, watch_for
@@ -226,7 +226,7 @@ class CRF(Tagger):
         development = None
         if dev is not None:
             others = features.transform(dev[0])
-            share = others.part(*current().share(len(others)))
+            share = others.part(*whole.share(len(others)))
             scorer = Scorer.of(share, problem.layout, problem.allowed, problem.structure)
             gold: Any = [list(sentence) for sentence in in_scheme(dev[1], self.scheme, "dev")[0]]
             development = tagging_development(scorer, gold, labels, scheme, training_beam(problem, self.beam))

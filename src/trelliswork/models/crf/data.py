@@ -10,12 +10,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trelliswork.compute.checks import check_shape
-from trelliswork.compute.sharing import current
 from trelliswork.data import Vocabulary
 from trelliswork.data.files import shorten
 from trelliswork.data.schemes import N_PLACES, FileScheme, Scheme, allowed_transitions, detect_scheme, standard_labels
 from trelliswork.errors import DataError, DataWarning, ShapeError, ValueRangeError
 from trelliswork.features.attributes import Attributes
+from trelliswork.learning import whole
 from trelliswork.learning.checkpoint import fingerprint
 from trelliswork.models.crf.beams.layout import Structure, observed_ngrams
 from trelliswork.models.crf.layout import Allowed, FeatureLayout, Labeling, Tokens
@@ -97,7 +97,7 @@ def _structure(tokens: Tokens, labeling: Labeling, layout: FeatureLayout, order:
             f"order={order} does not support B templates with columns: leave them out, or use order=1."
         )
     grams = observed_ngrams(labeling.gold, tokens.offsets, layout.n_labels, order)[1:]
-    return Structure.ngrams(layout.n_labels, [layout.transitions, *map(current().union, grams)])
+    return Structure.ngrams(layout.n_labels, [layout.transitions, *map(whole.union, grams)])
 
 
 def label_vocabulary(y: Labels) -> Vocabulary:
@@ -148,7 +148,7 @@ def sentence_weights(sample_weight: object, n_sentences: int) -> NDArray[np.floa
     check_shape("sample_weight", weights.shape, "n_sentences", n_sentences=n_sentences)
     if not (np.isfinite(weights) & (weights >= 0)).all():
         raise ValueRangeError("sample_weight must be finite and not negative.")
-    if not current().any(bool(weights.any())):
+    if not whole.anywhere(bool(weights.any())):
         raise ValueRangeError("sample_weight must have a positive weight, got only zeros: nothing would be learned.")
     return weights
 

@@ -9,11 +9,11 @@ from numpy.typing import NDArray
 
 from trelliswork.compute import threads
 from trelliswork.compute.memory import aligned_zeros
-from trelliswork.compute.sharing import current
 from trelliswork.errors import ValueRangeError
 from trelliswork.features.attributes import Attributes
 from trelliswork.inference import chain
 from trelliswork.inference.chain.potentials import whole_vectors
+from trelliswork.learning import whole
 from trelliswork.models.crf.composites import Composites
 from trelliswork.models.crf.kernels.attributes import FEW
 from trelliswork.models.crf.kernels.layout import mark, split, split_sizes, take
@@ -207,7 +207,7 @@ class FeatureLayout:
         S, gold = n_labels, labeling.gold
         token, label = labeling.pairs()
         chosen = tokens if labeling.complete else tokens.take(token, np.array([len(token)]))
-        seen = current().union(_seen(chosen, label, n_attributes * S, S))
+        seen = whole.union(_seen(chosen, label, n_attributes * S, S))
         following = np.ones(len(gold), bool)
         following[tokens.offsets[:-1]] = False
         following[1:] &= (gold[1:] >= 0) & (gold[:-1] >= 0)
@@ -217,11 +217,11 @@ class FeatureLayout:
         if tokens.edges is not None:
             chosen = tokens.edges.take(at, np.array([len(at)]))
             edge_keys = np.unique(chosen.ids.astype(np.int64) * S**2 + np.repeat(pairs, np.diff(chosen.token_ptr)))
-            edge_keys = current().union(edge_keys)
+            edge_keys = whole.union(edge_keys)
         return cls(
             S,
             n_attributes,
-            current().union(np.unique(pairs)) if not current().any(not labeling.complete) else np.arange(S**2),
+            np.arange(S**2) if whole.anywhere(not labeling.complete) else whole.union(np.unique(pairs)),
             (seen // S).astype(np.int32),
             (seen % S).astype(np.int16),
             n_edge_attributes,

@@ -164,7 +164,7 @@ class ChainObjective:
                 objective.loss_gradient(start, stop, sentences, tokens, w.arrays, w.labels, transitions, gradient, sums)
 
         threads.run(work, part.ranges)
-        for s in np.flatnonzero(~safe):
+        for s in np.flatnonzero(~safe).tolist():
             loss[s] = self._batch(part, s, s + 1, w)
         return float(loss.sum())
 

@@ -9,12 +9,12 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from trelliswork.compute.sharing import current
 from trelliswork.data import Vocabulary
 from trelliswork.data.schemes import Scheme
 from trelliswork.errors import ConvergenceWarning, ValueRangeError
 from trelliswork.inference.chain.beam import EXACT, Beam, chosen_beam
 from trelliswork.inference.chain.queries import best_labels
+from trelliswork.learning import whole
 from trelliswork.learning.checkpoint import Arrays
 from trelliswork.learning.lbfgs import minimize
 from trelliswork.learning.report import FitReport, Step
@@ -78,7 +78,7 @@ def tagging_development(
 
     ``scorer`` has this rank's share of the sentences, ``gold`` the labels of all.
     """
-    own = gold[slice(*current().share(len(gold)))]
+    own = gold[slice(*whole.share(len(gold)))]
 
     def measure(parameters: Mapping[str, Any]) -> float:
         predicted: list[list[str]] = []
@@ -90,7 +90,7 @@ def tagging_development(
             report = evaluate_tagging(own, predicted, scheme=scheme)
             correct = sum(label.correct for label in report.labels.values())
             counts[:] = report.chunks or (correct, report.n_tokens, report.n_tokens)
-        return Score(*current().sum(counts).tolist()).f1
+        return Score(*whole.summed(counts)[0].tolist()).f1
 
     return Development("F1" if scheme else "accuracy", measure)
 

@@ -38,9 +38,9 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import logsumexp
 
-from trelliswork.compute.sharing import current
 from trelliswork.inference.lifted.chain_cover import Perron, perron
 from trelliswork.inference.lifted.exponentials import ExpTable
+from trelliswork.learning import whole
 from trelliswork.learning.evaluation import SharedEvaluation
 from trelliswork.models.mrf.shapes import Frequencies, Shape, log_frequencies
 
@@ -75,12 +75,13 @@ class MomentObjective:
         parameters = scaled / self.scale
         value, gradient, self.unaries = self._evaluate(parameters)
         self.unaries_at = scaled
+        if not whole.is_first():  # the value is the same everywhere
+            return SharedEvaluation(0.0, -gradient / self.scale, scaled)
         if self.l2:
             penalty, slope = self.shape.norm(parameters)
             value -= self.l2 * penalty
-            own = slice(*current().share(len(slope)))
-            gradient[own] -= self.l2 * slope[own]
-        return SharedEvaluation(-value / current().size, -gradient / self.scale, scaled)  # each has the whole value
+            gradient -= self.l2 * slope
+        return SharedEvaluation(-value, -gradient / self.scale, scaled)
 
     def bound(self, parameters: Array, unaries: Array, frequencies: Frequencies) -> float:
         """Return (1) for another text at the unaries of these parameters, without inference."""
@@ -134,7 +135,7 @@ class NoUnaryObjective(MomentObjective):
             unaries = np.vstack([left - log_sum, chains])
         else:
             chains[0] = -taken / self.weights[0]
-            root = perron(ExpTable(self.shape.table(parameters, 0), group=current()), chains[0], self._root)
+            root = perron(ExpTable(self.shape.table(parameters, 0), group=whole.processes()), chains[0], self._root)
             self._root = root
             bound, margin = float(self.weights[0]) * root.log_root, np.exp(root.log_margin)
             biases = np.vstack([chains[0] + root.log_right, biases[1:]])  # the bias of p(y | x) in this chain

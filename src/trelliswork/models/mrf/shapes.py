@@ -9,10 +9,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trelliswork.compute.limits import check_cost
-from trelliswork.compute.sharing import current
 from trelliswork.data.moments import Moments
 from trelliswork.inference.lifted import LowRankTable, SparseTable, Table
 from trelliswork.inference.lifted.conditionals import conditionals, log_norms
+from trelliswork.learning import whole
 
 Array = NDArray[np.float64]
 At = tuple[Array, Array]  # weights of rows (C,), biases (K, C)
@@ -51,12 +51,9 @@ OwnRows = tuple[slice, Any]  # a range of rows, and the matrix of these rows
 
 def _own_rows(matrix: Any) -> OwnRows:
     """Return the rows of a csr_matrix that belong to this rank of a group: about as many nonzeros for each."""
-    group, n = current(), matrix.shape[0]
-    if group.size == 1:
-        return slice(0, n), matrix
-    low, high = np.searchsorted(matrix.indptr, group.share(matrix.nnz)).tolist()
-    rows = slice(low, n if group.rank == group.size - 1 else high)  # the last rows may be empty
-    return rows, matrix[rows]
+    n = matrix.shape[0]
+    low, high = np.searchsorted(matrix.indptr + np.arange(n + 1), whole.share(matrix.nnz + n)).tolist()
+    return slice(low, high), matrix if high - low == n else matrix[low:high]
 
 
 class Shape(Protocol):
@@ -152,7 +149,7 @@ class LowRankShape(Shape):
         scores, norms = np.empty(self.K), np.empty((self.K, self.n_words))
         for k, (left, right) in enumerate(self.factors(parameters)):
             rho = weights[k]
-            model = conditionals(left, right, b[k], rows, current())
+            model = conditionals(left, right, b[k], rows, whole.processes())
             norms[k] = model.log_norm
             (on_left, pairs), (on_right, transposed) = frequencies.own[k]
             towards_left = pairs @ right
@@ -170,11 +167,11 @@ class LowRankShape(Shape):
                 du += d_left @ r[k].T
                 dr[k] = u.T @ d_left
                 dw += d_right
-        return current().sum(scores), gradient, current().sum(norms)
+        return whole.summed(scores)[0], gradient, whole.summed(norms)[0]
 
     def log_norms(self, parameters: Array, k: int) -> Array:
         """Return log Z of the distance k + 1 at its bias (C,)."""
-        return log_norms(*self.factors(parameters)[k], self.biases(parameters)[k], current())
+        return log_norms(*self.factors(parameters)[k], self.biases(parameters)[k], whole.processes())
 
     def table(self, parameters: Array, k: int) -> LowRankTable:
         """Return vartheta of the distance k + 1."""
@@ -282,13 +279,13 @@ class PairShape(Shape):
             scores[k] = seen[k][own.pairs] @ values[k][own.pairs]
             d_values[k][own.pairs] = rho * (seen[k][own.pairs] - inside)
             db[k] = rho * _difference(rows, expected)
-        return current().sum(scores), gradient, current().sum(norms)
+        return whole.summed(scores)[0], gradient, whole.summed(norms)[0]
 
     def log_norms(self, parameters: Array, k: int) -> Array:
         """Return log Z of the distance k + 1 at its bias (C,)."""
         (values, b), own, norms = self.parts(parameters), self.own[k], np.zeros(self.n_words)
         norms[own.words] = own.sums(values[k], b[k]).log_norm
-        return current().sum(norms)
+        return whole.summed(norms)[0]
 
     def table(self, parameters: Array, k: int) -> SparseTable:
         """Return vartheta of the distance k + 1."""
@@ -339,10 +336,8 @@ class _Sums:
 
 
 def _difference(a: Array, b: Array) -> Array:
-    """Return a - b, where b is a sum of which this rank has a part: of a, it takes its share."""
-    own, difference = slice(*current().share(len(a))), -b
-    difference[own] += a[own]
-    return difference
+    """Return a - b, where b is a sum of which this rank has a part: a counts once."""
+    return a - b if whole.is_first() else -b
 
 
 def _like(pattern: Any, values: Array) -> Any:

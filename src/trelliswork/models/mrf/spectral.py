@@ -20,9 +20,9 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_matrix
 
-from trelliswork.compute.sharing import current
 from trelliswork.data.moments import Moments
 from trelliswork.data.moments.window import window_counts
+from trelliswork.learning import whole
 from trelliswork.learning.report import Callback, FitReport, Step
 from trelliswork.models.mrf.field import MRFField, compact
 from trelliswork.models.mrf.shapes import LowRankShape, log_frequencies
@@ -47,7 +47,7 @@ def learn_spectral(
     C, K = len(moments.vocabulary), moments.K
     frequent = log_frequencies(moments.unary)
     shape = LowRankShape(C, 1, rank)
-    factors = current().first_arrays(lambda: _factors(moments, rank, weights, seed))
+    factors = whole.of_first(lambda: _factors(moments, rank, weights, seed))
     parameters = np.zeros(shape.n_parameters)
     u, w, _, b = shape.parts(parameters)
     u[:], w[0], b[0] = factors["left"], factors["right"], frequent

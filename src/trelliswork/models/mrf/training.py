@@ -11,7 +11,6 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from trelliswork.compute.sharing import current
 from trelliswork.data import Vocabulary
 from trelliswork.data.ids import Callback as CountCallback
 from trelliswork.data.ids import Source, stream_ids
@@ -20,6 +19,7 @@ from trelliswork.errors import ConvergenceWarning, ValueRangeError
 from trelliswork.inference.lifted import ChainCover
 from trelliswork.inference.lifted.chain_cover import perron
 from trelliswork.inference.lifted.exponentials import ExpTable
+from trelliswork.learning import whole
 from trelliswork.learning.checkpoint import fingerprint, with_prefix
 from trelliswork.learning.distributed import one_process
 from trelliswork.learning.lbfgs import minimize
@@ -171,7 +171,7 @@ def learn_lifted(
     kind = MomentObjective if settings.unary else NoUnaryObjective
     objective = kind(shape, frequencies, weights, l2=settings.l2)
     first: Any = {"seed": settings.seed, "unary": settings.unary, "rest": objective.rest}
-    parameters = current().first_arrays(lambda: {"all": first_parameters(shape, frequencies, **first)})["all"]
+    parameters = whole.of_first(lambda: {"all": first_parameters(shape, frequencies, **first)})["all"]
     if start is not None:
         if start.has_unary and not settings.unary:
             raise ValueRangeError("start has a unary, this model has none: set unary=True, or drop start.")

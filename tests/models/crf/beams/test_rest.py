@@ -165,7 +165,7 @@ def test_search_ends_at_the_exact_optimum(kind):
 def test_choice_is_restored_from_plain_state():
     problem, w, objective = held((16, "observed", False, 0))
     again = objective_of(problem, "size=2", completes=True)
-    again.hold_again(*objective.held())
+    again.hold_again(*objective.held(), w)
     rng = np.random.default_rng(0)
     moved = w + 0.1 * rng.normal(size=len(w))
     for one, other in zip(objective(moved), again(moved), strict=True):

@@ -17,7 +17,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trelliswork.compute import threads
-from trelliswork.compute.sharing import current
 from trelliswork.errors import ImpossibleError, ShapeError, ValueRangeError
 from trelliswork.inference import chain
 from trelliswork.inference.chain.beam import Beam, BeamSets, BeamStatistics, joined
@@ -25,6 +24,7 @@ from trelliswork.inference.chain.beam.kernels.records import Choice
 from trelliswork.inference.chain.beam.log_space import log_chain, log_space
 from trelliswork.inference.chain.beam.passes import NO_SETS, members
 from trelliswork.inference.chain.potentials import LIMIT
+from trelliswork.learning import whole
 from trelliswork.learning.evaluation import SharedEvaluation
 from trelliswork.models.crf.beams.choice import choose_all, union
 from trelliswork.models.crf.beams.layout import DenseWeights, SparseWeights, Structure
@@ -32,7 +32,7 @@ from trelliswork.models.crf.beams.response import Contribution, Response, neutra
 from trelliswork.models.crf.beams.rest import NO_REST, Completed, exact_pass
 from trelliswork.models.crf.kernels import beams, held_beams, objective
 from trelliswork.models.crf.kernels.beams import BeamSentences, BeamSums
-from trelliswork.models.crf.kernels.held_beams import Held, Masses, Rest
+from trelliswork.models.crf.kernels.held_beams import Held, Masses
 from trelliswork.models.crf.layout import Allowed, FeatureLayout, Floats, Ids, Labeling, ScoredTokens, Tokens
 from trelliswork.models.crf.objective import Batch, ChainObjective, GradientSums
 from trelliswork.models.crf.scoring import Scorer
@@ -98,7 +98,7 @@ class BeamObjective:
         self._gradient = GradientSums(n, layout, (S, S) if structure is None else structure.weight_ids.shape[1:])
         self._masses = Masses(*(np.zeros((n, size)) for size in (layout.wide_shape[0], L, L, 1)))
         self.n_features = layout.n_features + (structure.n_weights if structure is not None else 0)
-        self._n_tokens = int(current().total(len(self._gold)))
+        self._n_tokens = int(whole.total(len(self._gold)))
         self.statistics = self._all_states()
         self._chosen = self._grown = NO_SETS  # by the last ``hold``, without and with the states that were kept
         self._response: Response | None
@@ -123,7 +123,7 @@ class BeamObjective:
         value, gradient = self._evaluate(weights), self._gather()
         if outside is not None:
             masses = self._total_masses()
-            if current().rank == 0:  # once
+            if whole.is_first():
                 value += outside.add(masses, gradient)
         return SharedEvaluation(value, gradient, weights, self.l2)
 
@@ -165,37 +165,30 @@ class BeamObjective:
         self._rest = exact.rest
         self._evaluate(weights)
         outside = self.layout.vector(*exact.gradient.total()) - self._gather()
-        self._response = Response.of(current().sum(outside.astype(np.float32)), weights, self._total_masses())
+        self._response = Response.of(whole.summed(outside.astype(np.float32))[0], weights, self._total_masses())
 
     def held(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
-        """Return the choice of ``hold``, of all ranks, as plain data and arrays for ``hold_again``."""
-        own: dict[str, NDArray[Any]] = {}
-        for name, sets in (("chosen", self._chosen), ("grown", self._grown)):
-            own |= {f"{name}.ptr": sets.ptr, f"{name}.states": sets.states}
-        if self._response is not None:
-            own |= {f"rest.{name}": values for name, values in self._rest._asdict().items()}
+        """Return the choice of ``hold``, of all parts, as plain data and arrays for ``hold_again``."""
         arrays: dict[str, NDArray[Any]] = {}
-        for name, values in own.items():
-            arrays |= {_of_rank(name, rank): part for rank, part in enumerate(current().gather_arrays(values))}
-        if self._response is not None:
-            arrays |= {f"response.{name}": values for name, values in self._response.arrays().items()}
+        for name, sets in (("chosen", self._chosen), ("grown", self._grown)):
+            arrays[f"{name}.sizes"] = whole.concatenated(np.diff(sets.ptr))
+            arrays[f"{name}.states"] = whole.concatenated(sets.states)
         return {"all": self._all, "statistics": vars(self.statistics)}, arrays
 
-    def hold_again(self, plain: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> None:
-        """Restore the choice that ``held`` returned."""
+    def hold_again(self, plain: dict[str, Any], arrays: dict[str, NDArray[Any]], weights: Floats) -> None:
+        """Restore the choice at ``weights`` that ``held`` returned."""
+        if self.completes:
+            self.hold(weights)
+            return
         self._release()
-        rank = current().rank
-        self._chosen, self._grown = (
-            BeamSets(*(arrays[_of_rank(f"{name}.{part}", rank)] for part in ("ptr", "states")))
-            for name in ("chosen", "grown")
-        )
+        first, _ = whole.place(len(self._gold))
+        for name in ("_chosen", "_grown"):
+            sizes, states = (arrays[f"{name[1:]}.{part}"] for part in ("sizes", "states"))
+            ptr = np.concatenate([[0], np.cumsum(sizes)])[first : first + len(self._gold) + 1]
+            setattr(self, name, BeamSets(ptr - ptr[0], states[ptr[0] : ptr[-1]]) if len(sizes) else NO_SETS)
         self._all, self.statistics = plain["all"], BeamStatistics(**plain["statistics"])
         if not self._all:
             self.sets = self._grown
-            saved = {name.removeprefix("response."): a for name, a in arrays.items() if name.startswith("response.")}
-            if saved:
-                self._rest = Rest(*(arrays[_of_rank(f"rest.{name}", rank)] for name in Rest._fields))
-                self._response = Response.from_arrays(**saved)
 
     @property
     def completed(self) -> bool:
@@ -238,7 +231,7 @@ class BeamObjective:
         return float(sums.loss.sum())
 
     def _total_masses(self) -> Masses:
-        return Masses(*(current().sum(part.sum(axis=0)) for part in self._masses))
+        return Masses(*whole.summed(*(part.sum(axis=0) for part in self._masses)))
 
     def _weights(self, weights: Floats) -> DenseWeights | SparseWeights:
         if self.structure is None:
@@ -286,12 +279,5 @@ class BeamObjective:
 
 def _agreed(own: BeamStatistics) -> BeamStatistics:
     """Return the statistics of all ranks together."""
-    if current().size == 1:
-        return own
-    together = joined([BeamStatistics(**part) for part in current().gather(vars(own))])
+    together = joined([BeamStatistics(**part) for part in whole.of_parts(vars(own))])
     return own if together is None else together
-
-
-def _of_rank(name: str, rank: int) -> str:
-    """Return the name of an array of a rank in a checkpoint."""
-    return f"{name}.{rank}" if rank else name

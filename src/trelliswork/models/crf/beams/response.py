@@ -14,7 +14,6 @@ a few percent of the transitions, is added to the objective: :math:`\kappa_k (E_
 """
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -47,15 +46,6 @@ class Response:
         negative = np.minimum(outside, 0).astype(np.float32)
         linear = negative if negative.min(initial=0) < -NOISE else np.empty(0, np.float32)
         return cls(np.maximum(outside, 0).astype(np.float32), linear, weights.astype(np.float64), masses)
-
-    def arrays(self) -> dict[str, NDArray[Any]]:
-        """Return all arrays by name."""
-        return {"expected": self.expected, "linear": self.linear, "anchor": self.anchor, **self.masses._asdict()}
-
-    @classmethod
-    def from_arrays(cls, expected: Any, linear: Any, anchor: Any, **masses: Any) -> "Response":
-        """Return the response with these ``arrays``."""
-        return cls(expected, linear, anchor, Masses(**masses))
 
     def at(self, weights: Floats, layout: FeatureLayout) -> "Contribution":
         """Return the factors at ``weights``, and what is added to value and gradient after the kernels."""

@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from trelliswork.compute.sharing import current
 from trelliswork.errors import ConvergenceWarning
+from trelliswork.learning import whole
 from trelliswork.learning.lbfgs import Weights, lbfgs
 from trelliswork.models.crf.beams.objective import BeamObjective
 from trelliswork.models.crf.layout import Allowed, FeatureLayout, Labeling, Tokens, counting
@@ -61,10 +61,10 @@ def sampled_start(
     counts ``EVERY`` times, so that the penalties have the same relative weight as with all sentences.
     """
     n_sentences = len(tokens.offsets) - 1
-    before = sum(current().gather(n_sentences)[: current().rank])  # sentences of the ranks before this one
+    before, _ = whole.place(n_sentences)
     which = np.arange((EVERY // 2 - before) % EVERY, n_sentences, EVERY)
     start = np.zeros(layout.n_features)
-    if current().total(len(which)) < FEWEST or max_iter < 2:
+    if whole.total(len(which)) < FEWEST or max_iter < 2:
         return start, 0
     sample, token = tokens.sentences(which)
     alpha = np.full(len(which), float(EVERY)) if weights is None else EVERY * np.asarray(weights)[which]
@@ -91,8 +91,7 @@ def counted_start(
     alpha = np.ones(len(lengths)) if weights is None else np.asarray(weights, np.float64)
     by = np.repeat(alpha, lengths)
     at = np.flatnonzero(counting(lengths))  # tokens that are not the first of their sentence
-    group = current()
-    pairs = group.sum(_counts(gold[at - 1] * L + gold[at], by[at], L * L)).reshape(L, L)
+    pairs = whole.summed(_counts(gold[at - 1] * L + gold[at], by[at], L * L))[0].reshape(L, L)
     start = np.zeros(layout.n_features)
     expected = PRIOR * (pairs.sum(axis=0) + 0.5) / (pairs.sum() + 0.5 * L)
     start[:n] = np.log1p(pairs / expected).reshape(-1)[layout.transitions]
@@ -102,16 +101,16 @@ def counted_start(
         event = event * np.maximum(tokens.values, 0)
     codes, place = np.unique(tokens.ids * np.int64(L) + np.repeat(gold, per_token), return_inverse=True)
     together = _counts(place, event, len(codes))
-    often = group.sum(_counts(tokens.ids, event, layout.n_attributes)) / max(group.total(by.sum()), 1e-300)
+    often = whole.summed(_counts(tokens.ids, event, layout.n_attributes))[0] / max(whole.total(by.sum()), 1e-300)
     features = layout.attributes * np.int64(L) + layout.labels
     where = np.minimum(np.searchsorted(features, codes), max(len(features) - 1, 0))
     known = features[where] == codes if len(features) else np.zeros(len(codes), bool)
     count = np.zeros(len(features))
     count[where[known]] = together[known]
-    ratio = group.sum(count) / (PRIOR * np.maximum(often[layout.attributes], 1e-300))
-    mean = group.total(per_token.sum()) / max(1.0, group.total(len(per_token)))
+    ratio = whole.summed(count)[0] / (PRIOR * np.maximum(often[layout.attributes], 1e-300))
+    mean = whole.total(per_token.sum()) / max(1.0, whole.total(len(per_token)))
     start[n : n + len(features)] = np.log1p(ratio) / max(1.0, mean)
-    return group.first_arrays(lambda: {"start": start})["start"]  # the last bits of logarithms may differ
+    return whole.of_first(lambda: {"start": start})["start"]  # the last bits of logarithms may differ
 
 
 def _counts(numbers: NDArray[np.integer], weights: NDArray[np.floating], n: int) -> NDArray[np.float64]:

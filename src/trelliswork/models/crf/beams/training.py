@@ -236,7 +236,7 @@ class BeamSearch:
         self.sampled = own.get("sampled", 0)
         self._started, self._anchor = True, arrays["beam.anchor"]
         sets = {name.removeprefix("beam."): array for name, array in arrays.items() if name.startswith("beam.")}
-        self.objective.hold_again(own["held"], sets)
+        self.objective.hold_again(own["held"], sets, self._anchor)
         state = State.from_plain(plain, arrays)
         self._pairs = state.pairs
         return state
