@@ -34,7 +34,7 @@ class LeftToRight(Incremental):
     _words: Vocabulary
 
     @property
-    def reach(self) -> int:
+    def _reach(self) -> int:
         """Number of words before a word that its probability depends on."""
         raise AssertionError("each model defines its context")
 
@@ -94,7 +94,7 @@ class LeftToRight(Incremental):
         flat = np.array([word for row in rows for word in row])
         if flat.dtype.kind != "i" or flat.min() < 0 or flat.max() >= len(self._words):
             raise ValueRangeError("states must be results of start, extend or extend_many of this model.")
-        last = max(self.reach, 1)
+        last = max(self._reach, 1)
         return self._log_p(flat, offsets)[offsets[1:] - 1], [row[-last:] if row[-1] else (0,) for row in rows]
 
     def sample(self, n: int = 1, *, seed: int | None = None, max_length: int = 200) -> list[list[str]]:
@@ -141,7 +141,7 @@ class LeftToRight(Incremental):
     def _blank(self, ids: Tokens, t: int) -> NDArray[np.float64]:
         """Return p(word at t | other words) (C,): the sentences with each word are scored and normalized."""
         C = len(self._words)
-        first, last = max(0, t - self.reach), min(len(ids), t + self.reach + 1)
+        first, last = max(0, t - self._reach), min(len(ids), t + self._reach + 1)
         window = ids[first:last]
         log_p = np.empty(C)
         size = max(1, FILL_TOKENS // (len(window) + 2))

@@ -130,7 +130,7 @@ class KneserNey(LeftToRight):
         self._tables, self._words, self._scorer = tables, vocabulary, SentenceScorer(tables, vocabulary)
 
     @property
-    def reach(self) -> int:
+    def _reach(self) -> int:
         """Number of words before a word that its probability depends on."""
         return self.order - 1
 

@@ -127,7 +127,7 @@ class LogBilinear(LeftToRight):
         return self
 
     @property
-    def reach(self) -> int:
+    def _reach(self) -> int:
         """Number of words before a word that its probability depends on."""
         return self.context_size
 
