@@ -133,4 +133,4 @@ def _query_distributions() -> None:
         for made in (LinearChain(scores, scores[0]), ProjectiveTree(scores), SpanningTree(scores)):
             made.marginals(), made.entropy(), made.argmax(), made.topk(2), made.sample()
     for paths in (SemiMarkovChain(torch.zeros(1, 2, 2, 1), torch.zeros(1, 1)), Alignment(torch.zeros(1, 3, 3, 3))):
-        paths.marginals(), paths.log_partition(), paths.topk(2), paths.sample(), paths._torch_log_z()
+        paths.marginals(), paths.log_partition(), paths.topk(2), paths.sample(), paths._recursions.links(paths._lattice)

@@ -1,6 +1,5 @@
 """Distributions over dependency trees, projective or not: queries on arc scores, with or without labels."""
 
-from functools import partial
 from operator import attrgetter
 from typing import Any, ClassVar, Self
 
@@ -22,7 +21,7 @@ from trelliswork.distributions.tensors import (
 )
 from trelliswork.distributions.tree_base import PartTree
 from trelliswork.errors import ShapeError, ValueRangeError
-from trelliswork.inference.tensors import doubles, entropy, exp, finite, plus
+from trelliswork.inference.tensors import doubles, finite
 from trelliswork.inference.tree import NearlyProjective, Potentials, arcs, check_arcs
 from trelliswork.inference.tree.autograd import PROJECTIVE, SPANNING, Engine, log_partition
 from trelliswork.inference.tree.passes import TREES, Passes
@@ -127,11 +126,6 @@ class DependencyTree(PartTree):
         if self._by_torch:
             return engine.torch_log_partition(self._log_sum, self.lengths, self.single_root)
         return log_partition(engine, self._log_sum, self.lengths, self._potentials)
-
-    def _torch_log_z(self, beta: Any = 1, engine: Any = None) -> Tensor:
-        engine = engine or self._engine
-        log_z: Tensor = engine.torch_log_partition(self._sum_labels(beta), self.lengths, self.single_root, beta)
-        return log_z
 
     @property
     def _kind(self) -> Passes:
@@ -319,14 +313,6 @@ class NearlyProjectiveTree(SpanningTree):
         both = torch.where(torch.isneginf(flat), every, torch.logaddexp(finite(flat), every))
         return torch.where(torch.isneginf(many), many, both)
 
-    def _chain_rule(self) -> Tensor:
-        (few, flat), (many, full) = (entropy(partial(self._torch_log_z, engine=e)) for e in (PROJECTIVE, SPANNING))
-        cost, log_z = self.crossing_cost, self._mixed(few, many)
-        in_all, in_these = plus(few, -many), plus(few, -log_z)  # log p(projective) among all trees, and here
-        share = torch.exp(many - cost - log_z)
-        mixed = -torch.expm1(-cost) * exp(in_these) * flat + share * full
-        return mixed + _binary_entropy(in_these) - share * _binary_entropy(in_all)
-
     def _forbidden_by(self, other: Self) -> Self:
         return self._like(forbidden(self.log_arc, other.log_arc), crossing_cost=0.0)
 
@@ -340,17 +326,10 @@ class NearlyProjectiveTree(SpanningTree):
         flat = (self._log_z_of(PROJECTIVE) - log_z.masked_fill(nothing, 0)).clamp(max=0)
         return (-torch.expm1(flat)).masked_fill(nothing, 0)
 
-    def _expected_score(self, moments: tuple[Tensor, ...], sizes: bool = False) -> Tensor:
-        cost = self.crossing_cost * moments[2]
-        return super()._expected_score(moments, sizes) + (cost if sizes else -cost)
+    def _expected_score(self, moments: tuple[Tensor, ...]) -> Tensor:
+        return super()._expected_score(moments) - self.crossing_cost * moments[2]
 
     def _score(self, structure: Any) -> Tensor:
         heads = self._parts(structure, lowest=0)[0]
         penalties = self._engine.penalties(host(heads), host(self.lengths))
         return super()._score(structure) - self._tensor(penalties)
-
-
-def _binary_entropy(log_p: Tensor) -> Tensor:
-    """Return the entropy of an event, from the logarithm of its probability."""
-    rest = -torch.expm1(log_p.clamp(max=0))
-    return -exp(log_p) * finite(log_p) + torch.special.entr(torch.where(rest > 0, rest, 1))

@@ -316,7 +316,7 @@ class FactorGraph(Distribution):
         forbidden = torch.zeros(len(value), dtype=torch.bool)
         for belief, mine, given in zip(beliefs, own, theirs, strict=True):
             weights = torch.from_numpy(belief)
-            value = value + expectation(weights, mine, False) - expectation(weights, given, False)
+            value = value + expectation(weights, mine) - expectation(weights, given)
             forbidden |= ((weights > 0) & torch.isneginf(given)).flatten(1).any(dim=1)
         return torch.where(forbidden, torch.inf, value.clamp(min=0))
 

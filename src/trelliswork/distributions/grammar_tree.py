@@ -177,10 +177,6 @@ class GrammarTree(LogLinear):
         module = torch_path if self._by_torch else autograd
         return module.grammar_log_partition(*self._inputs[1:], self.log_symbols, self.lengths)
 
-    def _torch_log_z(self, beta: Any = 1) -> Tensor:
-        root, rules, terminals = self._inputs[1:]
-        return torch_path.grammar_log_partition(root, rules, terminals, self.log_symbols, self.lengths, beta)
-
     def _moments(self) -> GrammarExpectations:
         if not self._by_torch and not self._needs_graph:
             moments = grammar.expectations(self._grammar())
@@ -198,13 +194,13 @@ class GrammarTree(LogLinear):
         )
         return GrammarExpectations(log_z, *(x.to(self._dtype) for x in found))
 
-    def _expected_score(self, moments: GrammarExpectations, sizes: bool = False) -> Tensor:
+    def _expected_score(self, moments: GrammarExpectations) -> Tensor:
         B, n, _ = self.log_terminals.shape
         N, at = len(self.log_root), range(n)
-        score = expectation(moments.roots, self.log_root.expand(B, N), sizes)
-        score = score + expectation(moments.rules, self.log_rules.expand(B, *self.log_rules.shape), sizes)
-        score = score + expectation(moments.symbols[:, at, at, N:], self.log_terminals, sizes)
-        return score if self.log_symbols is None else score + expectation(moments.symbols, self.log_symbols, sizes)
+        score = expectation(moments.roots, self.log_root.expand(B, N))
+        score = score + expectation(moments.rules, self.log_rules.expand(B, *self.log_rules.shape))
+        score = score + expectation(moments.symbols[:, at, at, N:], self.log_terminals)
+        return score if self.log_symbols is None else score + expectation(moments.symbols, self.log_symbols)
 
     def _score(self, structure: Any) -> Tensor:
         """Return the score (B,) of charts (B, n, n); -inf if they are not a tree of this grammar."""

@@ -15,7 +15,7 @@ from trelliswork.distributions.path_structure import ChainExpectations, PairStru
 from trelliswork.distributions.tensors import CPU, check_integers, clean, expectation, floats, gradients, host, view
 from trelliswork.errors import ValueRangeError
 from trelliswork.inference import chain
-from trelliswork.inference.chain import autograd, torch_path
+from trelliswork.inference.chain import autograd
 from trelliswork.inference.chain.beam import Beam, chosen_beam
 
 
@@ -255,17 +255,14 @@ class LinearChain(PairStructure):
     def _moments_for(self, other: Self) -> tuple[Tensor, Tensor, Tensor]:
         return self._moments(per_position=self._per_position or other._per_position)
 
-    def _torch_log_z(self, beta: Any = 1) -> Tensor:
-        return torch_path.log_partition(self.log_unary, self.log_pairwise, self.lengths, beta)
-
-    def _expected_score(self, moments: tuple[Tensor, Tensor, Tensor], sizes: bool = False) -> Tensor:
+    def _expected_score(self, moments: tuple[Tensor, Tensor, Tensor]) -> Tensor:
         _, marginals, edges = moments
         pairwise = self.log_pairwise
         if edges.ndim == 4 and pairwise.ndim == 2:
             pairwise = pairwise[None, None]
         elif edges.ndim == 3 and pairwise.ndim == 4:
             pairwise = pairwise[:, 0] if pairwise.shape[1] else pairwise.new_zeros(edges.shape)
-        return expectation(marginals, self.log_unary, sizes) + expectation(edges, pairwise, sizes)
+        return expectation(marginals, self.log_unary) + expectation(edges, pairwise)
 
     def _score(self, structure: Any) -> Tensor:
         (B, T, S), valid = self._scores.shape, self._inside(self._scores.shape[1])

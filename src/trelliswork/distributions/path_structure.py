@@ -100,12 +100,8 @@ class PathStructure(PairStructure):
         return doubles(self._scores).reshape(len(self._scores), -1), doubles(self._pairs).reshape(-1)
 
     def _log_z(self) -> Tensor:
-        if self._by_torch:
-            return self._torch_log_z()
-        return log_partition(self._recursions, self._lattice, self._scores, self._pairs)
-
-    def _torch_log_z(self, beta: Any = 1) -> Tensor:
-        return torch_log_partition(self._recursions, self._lattice, self._scores, self._pairs, beta)
+        compute = torch_log_partition if self._by_torch else log_partition
+        return compute(self._recursions, self._lattice, self._scores, self._pairs)
 
     def _moments(self) -> tuple[Tensor, Tensor, Tensor]:
         B, S = len(self._scores), len(self._pairs)
@@ -117,6 +113,6 @@ class PathStructure(PairStructure):
         marginals, counts = (torch.from_numpy(x).to(self._dtype) for x in (found.parts, found.pairs))
         return torch.from_numpy(found.log_z), marginals.reshape(self._scores.shape), counts.reshape(B, S, S)
 
-    def _expected_score(self, moments: tuple[Tensor, Tensor, Tensor], sizes: bool = False) -> Tensor:
+    def _expected_score(self, moments: tuple[Tensor, Tensor, Tensor]) -> Tensor:
         pairs = self._pairs.expand(moments[2].shape)
-        return expectation(moments[1], self._scores, sizes) + expectation(moments[2], pairs, sizes)
+        return expectation(moments[1], self._scores) + expectation(moments[2], pairs)

@@ -100,12 +100,8 @@ class SpanTree(PartTree):
         return named_spans(value, labels if self.labeled else None)
 
     def _log_z(self) -> Tensor:
-        if self._by_torch:
-            return self._torch_log_z()
-        return autograd.bracket_log_partition(self._log_sum, self.lengths)
-
-    def _torch_log_z(self, beta: Any = 1) -> Tensor:
-        return torch_path.bracket_log_partition(self._sum_labels(beta), self.lengths, beta)
+        module = torch_path if self._by_torch else autograd
+        return module.bracket_log_partition(self._log_sum, self.lengths)
 
     def _score(self, structure: Any) -> Tensor:
         """Return the score (B,) of charts (B, n, n); -inf if they are not a binary tree."""

@@ -16,10 +16,9 @@ ARRAYS = {torch.float32: np.float32, torch.float64: np.float64}  # NumPy's type 
 CPU = torch.device("cpu")
 
 
-def expectation(probabilities: Tensor, scores: Tensor, sizes: bool) -> Tensor:
-    """Return the sum of p * score over all but axis 0, or with ``sizes`` of p * |score|; -inf counts as 0."""
-    values = finite(scores)
-    return (probabilities * (values.abs() if sizes else values)).sum(dim=tuple(range(1, probabilities.ndim)))
+def expectation(probabilities: Tensor, scores: Tensor) -> Tensor:
+    """Return the sum of p * score over all but axis 0; -inf counts as 0."""
+    return (probabilities * finite(scores)).sum(dim=tuple(range(1, probabilities.ndim)))
 
 
 def forbidden(scores: Tensor, other: Tensor) -> Tensor:

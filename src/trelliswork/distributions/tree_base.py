@@ -1,6 +1,6 @@
 """Base of trees that are scored by their parts, arcs or spans, with or without labels."""
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -46,9 +46,9 @@ class PartTree(LogLinear):
     def _moments(self) -> tuple[Tensor, ...]:
         return gradients(lambda scores: self._like(scores)._log_z(), self._inputs, self._needs_graph)
 
-    def _sum_labels(self, beta: Any = 1) -> Tensor:
+    def _sum_labels(self) -> Tensor:
         """Return scores (B, N, N) of parts with any label, in float64 if there are labels."""
-        return log_sum(self._scores.double(), (3,), beta) if self.labeled else self._scores
+        return log_sum(self._scores.double(), (3,)) if self.labeled else self._scores
 
-    def _expected_score(self, moments: tuple[Tensor, ...], sizes: bool = False) -> Tensor:
-        return expectation(moments[1], self._scores, sizes)
+    def _expected_score(self, moments: tuple[Tensor, ...]) -> Tensor:
+        return expectation(moments[1], self._scores)

@@ -1,7 +1,7 @@
 """log Z of structures that are paths of a graph, as a torch function: its gradient is the expected parts and pairs.
 
-CPU tensors go through the compiled `Recursions`. Other devices, second derivatives and inverse temperatures use torch
-operations over the edges, level by level; memory is then a few numbers per edge.
+CPU tensors go through the compiled `Recursions`. Other devices and second derivatives use torch operations over the
+edges, level by level; memory is then a few numbers per edge.
 """
 
 from functools import partial
@@ -31,12 +31,9 @@ def log_partition(recursions: Recursions, lattice: Lattice, parts: Tensor, pairs
 
 
 def torch_log_partition(
-    recursions: Recursions, lattice: Lattice, parts: Tensor, pairs: Tensor, beta: float = 1, *, each: bool = False
+    recursions: Recursions, lattice: Lattice, parts: Tensor, pairs: Tensor, *, each: bool = False
 ) -> Tensor:
-    """Return log Z (B,) in float64 by torch operations; ``beta`` is an inverse temperature, see `log_sum`.
-
-    With ``each``, pairs (B, ..) are those of each sequence.
-    """
+    """Return log Z (B,) in float64 by torch operations; with ``each``, pairs (B, ..) are those of each sequence."""
     links, device = recursions.links(lattice), parts.device
     B, none = len(parts), torch.zeros(1, dtype=torch.float64, device=device)  # the score of no part, at index -1
     row, shared = parts[0].numel(), pairs[0].numel() if each else 0
@@ -62,13 +59,13 @@ def torch_log_partition(
         low = np.searchsorted(starts, source.min(), side="right") - 1  # the earliest level that leads here
         reached = torch.cat(sums[low:])[torch.from_numpy(source - starts[low]).to(device)]
         node = torch.from_numpy(place[links.node[start:stop]] - starts[at]).to(device)
-        sums.append(_log_sum(reached + term[start:stop], node, int(starts[at + 1] - starts[at]), beta))
+        sums.append(_log_sum(reached + term[start:stop], node, int(starts[at + 1] - starts[at])))
     return torch.cat(sums)[torch.from_numpy(place[ends - 1]).to(device)].reshape(B)
 
 
-def _log_sum(values: Tensor, node: Tensor, n: int, beta: float) -> Tensor:
-    """Return (log sum exp(beta value)) / beta (n,) over the values of each node, differentiable."""
+def _log_sum(values: Tensor, node: Tensor, n: int) -> Tensor:
+    """Return log sum exp(value) (n,) over the values of each node, differentiable."""
     top = finite(values.new_full((n,), -torch.inf).scatter_reduce(0, node, values.detach(), "amax"))
-    sums = values.new_zeros(n).index_add(0, node, exp(plus(values, -top[node]) * beta))
+    sums = values.new_zeros(n).index_add(0, node, exp(plus(values, -top[node])))
     positive = sums > 0
-    return torch.where(positive, torch.where(positive, sums, 1).log() / beta + top, -torch.inf)
+    return torch.where(positive, torch.where(positive, sums, 1).log() + top, -torch.inf)

@@ -4,19 +4,14 @@
 is nan if f(x) or its derivative is, so 0 replaces -inf inside such expressions.
 """
 
-import warnings
 from collections.abc import Callable, Sequence
-from threading import Lock
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
-from torch.autograd import forward_ad
 
 from trelliswork.errors import ValueRangeError
-
-_ONE_AT_A_TIME = Lock()  # torch has one level of forward derivatives for all threads
 
 
 def doubles(scores: Tensor) -> np.ndarray:
@@ -42,29 +37,14 @@ def exp(scores: Tensor) -> Tensor:
     return torch.where(torch.isneginf(scores), 0, finite(scores).exp())
 
 
-def log_sum(scores: Tensor, axes: tuple[int, ...], beta: float = 1) -> Tensor:
-    """Return (log sum exp(beta score)) / beta over some axes, differentiable; -inf where nothing is possible."""
+def log_sum(scores: Tensor, axes: tuple[int, ...]) -> Tensor:
+    """Return log sum exp(score) over some axes, differentiable; -inf where nothing is possible."""
     if not axes:
         return scores
     top = finite(scores.detach().amax(dim=axes, keepdim=True))
-    sums = exp(plus(scores, -top) * beta).sum(dim=axes)
+    sums = exp(plus(scores, -top)).sum(dim=axes)
     positive = sums > 0
-    return torch.where(positive, torch.where(positive, sums, 1).log() / beta + top.reshape(sums.shape), -torch.inf)
-
-
-def entropy(log_z: Callable[[Tensor], Tensor]) -> tuple[Tensor, Tensor]:
-    r"""Return log Z (B,) and the entropy (B,), differentiable, from log Z as a function of an inverse temperature.
-
-    .. math:: H = -\frac{d}{d\beta} \frac1\beta \log \sum_y \exp(\beta\, s(y)) \quad \text{at } \beta = 1
-
-    If every sum of a recursion has the power and the division, as in `log_sum`, this derivative is the chain rule of
-    entropies: each sum adds the entropy of its own choice, so that large scores do not cancel.
-    """
-    one = torch.ones((), dtype=torch.float64)
-    with _ONE_AT_A_TIME, warnings.catch_warnings(), forward_ad.dual_level():
-        warnings.simplefilter("ignore", DeprecationWarning)  # torch compiles some of its own functions, once
-        value, slope = forward_ad.unpack_dual(log_z(forward_ad.make_dual(one, one)))
-    return value, torch.zeros_like(value) if slope is None else -slope
+    return torch.where(positive, torch.where(positive, sums, 1).log() + top.reshape(sums.shape), -torch.inf)
 
 
 def shifted(scores: Tensor, axes: tuple[int, ...], inside: Tensor | None = None) -> tuple[Tensor, Tensor]:

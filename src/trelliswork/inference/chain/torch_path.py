@@ -10,8 +10,8 @@ from torch import Tensor
 from trelliswork.inference.tensors import log_sum, shifted
 
 
-def log_partition(log_unary: Tensor, log_pairwise: Tensor, lengths: Tensor, beta: float = 1) -> Tensor:
-    """Return log Z (B,) in float64, differentiable any number of times; ``beta`` is that of `log_sum`.
+def log_partition(log_unary: Tensor, log_pairwise: Tensor, lengths: Tensor) -> Tensor:
+    """Return log Z (B,) in float64, differentiable any number of times.
 
     ``log_pairwise`` is (S, S) or (B or 1, T-1 or 1, S, S); ``lengths`` (B,) is on the tensors' device.
     """
@@ -22,8 +22,8 @@ def log_partition(log_unary: Tensor, log_pairwise: Tensor, lengths: Tensor, beta
     for t in range(1, log_unary.shape[1]):
         active = t < lengths
         step, step_top = shifted(steps[:, t - 1 if steps.shape[1] > 1 else 0], (-2, -1))
-        ahead, top = shifted(unary[:, t] + log_sum(log_alpha[:, :, None] + step, (1,), beta), (1,))
+        ahead, top = shifted(unary[:, t] + log_sum(log_alpha[:, :, None] + step, (1,)), (1,))
         moved = tops[:, t, 0].double() + step_top.reshape(-1) + top[:, 0]
         total = torch.where(active, total + moved, total)
         log_alpha = torch.where(active[:, None], ahead, log_alpha)
-    return log_sum(log_alpha, (1,), beta) + total
+    return log_sum(log_alpha, (1,)) + total

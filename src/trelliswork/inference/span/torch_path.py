@@ -1,7 +1,7 @@
 """Trees of spans in torch operations: the code path for CUDA tensors, and for second derivatives on any device.
 
 log Z in float64 and log space, batched over sentences, differentiable any number of times; -inf is allowed.
-``lengths`` (B,) is on the tensors' device; ``beta`` is that of `log_sum`.
+``lengths`` (B,) is on the tensors' device.
 """
 
 import torch
@@ -10,7 +10,7 @@ from torch import Tensor
 from trelliswork.inference.tensors import log_sum, plus, shifted
 
 
-def bracket_log_partition(log_span: Tensor, lengths: Tensor, beta: float = 1) -> Tensor:
+def bracket_log_partition(log_span: Tensor, lengths: Tensor) -> Tensor:
     """Return log Z (B,) of binary bracketings from ``log_span`` (B, n, n). Memory O(B n^3) with gradients."""
     n = log_span.shape[1]
     at = torch.arange(n, device=log_span.device)
@@ -20,7 +20,7 @@ def bracket_log_partition(log_span: Tensor, lengths: Tensor, beta: float = 1) ->
     for w in range(1, n):
         m = n - w
         parts = torch.stack([inside[r][:, :m] + inside[w - 1 - r][:, r + 1 : r + 1 + m] for r in range(w)])
-        inside.append(log_sum(parts, (0,), beta) + span.diagonal(w, 1, 2))
+        inside.append(log_sum(parts, (0,)) + span.diagonal(w, 1, 2))
     whole = torch.stack([chart[:, 0] for chart in inside], dim=1)
     return plus(whole.gather(1, lengths[:, None] - 1)[:, 0], (2 * lengths - 1) * top[:, 0, 0])
 
@@ -31,7 +31,6 @@ def grammar_log_partition(
     log_terminals: Tensor,
     log_symbols: Tensor | None,
     lengths: Tensor,
-    beta: float = 1,
 ) -> Tensor:
     """Return log Z (B,) of a dense grammar: (N,) or (B, N), (N, S, S) or (B, N, S, S), (B, n, P), (B, n, n, S).
 
@@ -56,10 +55,10 @@ def grammar_log_partition(
         parts = [
             inside[r][:, :m, :, None] + inside[w - 1 - r][:, r + 1 : r + 1 + m, None, :] for r in range(w)
         ]  # (B, m, x, y)
-        pairs = log_sum(torch.stack(parts), (0,), beta)
-        sums = log_sum((pairs[:, :, None] + rules[:, None]).flatten(3), (3,), beta)  # (B, m, N)
+        pairs = log_sum(torch.stack(parts), (0,))
+        sums = log_sum((pairs[:, :, None] + rules[:, None]).flatten(3), (3,))  # (B, m, N)
         if symbols is not None:
             sums = sums + symbols.diagonal(w, 1, 2).transpose(1, 2)[..., :N]
         inside.append(torch.cat([sums, never.expand(B, m, P)], dim=2))
-        whole.append(log_sum(root + sums[:, 0], (1,), beta))
+        whole.append(log_sum(root + sums[:, 0], (1,)))
     return torch.stack(whole, dim=1).gather(1, lengths[:, None] - 1)[:, 0] + shift

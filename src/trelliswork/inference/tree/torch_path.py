@@ -1,7 +1,7 @@
 """Trees in torch operations: the code path for CUDA tensors, and for second derivatives on any device.
 
 log Z in float64 and log space, batched over sentences, differentiable any number of times. ``log_arc`` (B, n+1, n+1)
-may contain -inf; ``lengths`` (B,) is on the same device; ``beta`` is that of `log_sum`. Memory O(B n^3) with gradients.
+may contain -inf; ``lengths`` (B,) is on the same device. Memory O(B n^3) with gradients.
 """
 
 import torch
@@ -10,7 +10,7 @@ from torch import Tensor
 from trelliswork.inference.tensors import finite, log_sum, plus, shifted
 
 
-def projective_log_partition(log_arc: Tensor, lengths: Tensor, single_root: bool, beta: float = 1) -> Tensor:
+def projective_log_partition(log_arc: Tensor, lengths: Tensor, single_root: bool) -> Tensor:
     """Return log Z (B,) of projective trees: the recursions of ``kernels.eisner``, all spans of one width at a time."""
     arc, shift = _arcs(log_arc, lengths)
     B, N = arc.shape[:2]
@@ -22,12 +22,12 @@ def projective_log_partition(log_arc: Tensor, lengths: Tensor, single_root: bool
     into_root = torch.arange(N, device=arc.device) == 0
     for w in range(1, N):
         m = N - w
-        inner = _sum([closed_left[r][:, :m] + closed_right[w - 1 - r][:, r + 1 :] for r in range(w)], beta)
+        inner = _sum([closed_left[r][:, :m] + closed_right[w - 1 - r][:, r + 1 :] for r in range(w)])
         open_left.append(inner + arc.diagonal(w, 1, 2))
         back = arc.diagonal(-w, 1, 2).masked_fill(into_root[:m], -torch.inf)
         open_right.append(inner + back)
-        left = _sum([open_left[r][:, :m] + closed_left[w - r][:, r:] for r in range(1, w + 1)], beta)
-        right = _sum([open_right[w - r][:, r:] + closed_right[r][:, :m] for r in range(w)], beta)
+        left = _sum([open_left[r][:, :m] + closed_left[w - r][:, r:] for r in range(1, w + 1)])
+        right = _sum([open_right[w - r][:, r:] + closed_right[r][:, :m] for r in range(w)])
         whole.append(left[:, 0])
         if single_root:
             left = left.masked_fill(into_root[:m], -torch.inf)
@@ -36,7 +36,7 @@ def projective_log_partition(log_arc: Tensor, lengths: Tensor, single_root: bool
     return torch.stack(whole, dim=1).gather(1, lengths[:, None])[:, 0] + shift
 
 
-def spanning_log_partition(log_arc: Tensor, lengths: Tensor, single_root: bool, beta: float = 1) -> Tensor:
+def spanning_log_partition(log_arc: Tensor, lengths: Tensor, single_root: bool) -> Tensor:
     """Return log Z (B,) of spanning trees: the elimination of ``kernels.matrix_tree``, all sentences at once."""
     arc, shift = _arcs(log_arc, lengths)
     weight = arc.transpose(1, 2)  # (B, word, head)
@@ -51,7 +51,7 @@ def spanning_log_partition(log_arc: Tensor, lengths: Tensor, single_root: bool, 
             heads = heads | (last[:, None, None] & (node == 0))
         else:
             heads = heads | (node == 0)
-        degree = log_sum(weight.masked_fill(~heads, -torch.inf), (2,), beta)
+        degree = log_sum(weight.masked_fill(~heads, -torch.inf), (2,))
         # The word with most weight from others: with a single root, one without any must be eliminated last.
         k = degree.detach().clamp(min=torch.finfo(degree.dtype).min).masked_fill(~left, -torch.inf).argmax(dim=1)
         some = left.any(dim=1)
@@ -60,7 +60,7 @@ def spanning_log_partition(log_arc: Tensor, lengths: Tensor, single_root: bool, 
         row = weight.gather(1, k[:, None, None].expand(B, 1, N))  # heads of k
         column = weight.gather(2, k[:, None, None].expand(B, N, 1))  # words under k
         through = plus(column + row, -finite(taken)[:, None, None])
-        weight = log_sum(torch.stack([weight, through]).masked_fill(~some[:, None, None], -torch.inf), (0,), beta)
+        weight = log_sum(torch.stack([weight, through]).masked_fill(~some[:, None, None], -torch.inf), (0,))
         left = left & (node != k[:, None])
     return plus(log_z, shift)
 
@@ -74,7 +74,7 @@ def _arcs(log_arc: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
     return arc, torch.where(words, top[:, 0], 0).sum(dim=1)
 
 
-def _sum(terms: list[Tensor], beta: float) -> Tensor:
+def _sum(terms: list[Tensor]) -> Tensor:
     """Return the logsumexp of tensors, cut to the length of the first."""
     m = terms[0].shape[1]
-    return log_sum(torch.stack([term[:, :m] for term in terms]), (0,), beta)
+    return log_sum(torch.stack([term[:, :m] for term in terms]), (0,))
