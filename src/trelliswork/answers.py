@@ -25,6 +25,7 @@ import numpy as np
 from trelliswork.data import AttributeCorpus, Corpus, Tree
 from trelliswork.data.schemes import Span, detect_scheme
 from trelliswork.data.trees import tree_spans
+from trelliswork.errors import ValueRangeError
 from trelliswork.models.tasks import LayeredTagger, Tagger, TreeParser
 
 Task = Literal["tag", "parse", "score", "fill", "next"]
@@ -90,7 +91,7 @@ class Answer:
     value : list, dict by layer, Tree or None
         What the model's ``predict`` returns, see the table above.
     kind : str
-        Whether probabilities are exact, a lower bound or an estimate.
+        Whether probabilities are exact, bounds or estimates.
     probabilities : list of float, or dict by layer
         The probability of each label or arc of ``value``.
     log_prob : float
@@ -107,6 +108,8 @@ class Answer:
         Tokens without an answer, since its probability is too low.
     entropy, evidence : float
         See `Want`.
+    rules_probability : float
+        The probability that the rules hold, if rules are given.
     """
 
     task: Task
@@ -122,6 +125,7 @@ class Answer:
     withheld: Any = None
     entropy: float | None = None
     evidence: float | None = None
+    rules_probability: float | None = None
 
     def layers(self) -> "dict[str, Answer]":
         """Return the answer of each layer of labels; the name of a single layer is empty."""
@@ -163,6 +167,8 @@ class Answer:
             plain["probabilities"] = self.probabilities
         if self.log_prob is not None:
             plain["probability"] = self.probability
+        if self.rules_probability is not None:
+            plain["rules_probability"] = number(self.rules_probability)
         if self.spans is not None:
             plain["spans"] = _each_layer(lambda row: [_plain_span(span, p, places) for span, p in row], self.spans)
         if self.subtrees is not None:
@@ -208,6 +214,7 @@ def ask(
     *,
     decoding: str | None = None,
     known: Any = None,
+    rules: Any = None,
     min_probability: float | None = None,
 ) -> list[Answer]:
     """Return the answer of a model for each sentence.
@@ -228,6 +235,9 @@ def ask(
         the value of a tagger or dependency parser is the first alternative.
     known : optional
         Evidence, as ``predict`` takes it: labels or heads by sentence and token; spans by sentence.
+    rules : optional
+        What the labels of whole sentences must satisfy, as ``predict`` of a tagger takes it; all that answers have is
+        then given the rules.
     min_probability : float, optional
         Answers of a tagger that are less probable are withheld: words of such spans become ``O``, other tags ``_``.
 
@@ -245,7 +255,12 @@ def ask(
     if not len(X):
         return []
     if task == "tag" and isinstance(model, Tagger):
-        return _labels(model, X, want, decoding, known, min_probability)
+        if rules is not None and isinstance(model, LayeredTagger):
+            raise ValueRangeError("rules are for taggers with one layer of labels.")
+        given = {"known": known} if rules is None else {"known": known, "rules": rules}
+        return _labels(model, X, want, decoding, given, min_probability)
+    if rules is not None:
+        raise ValueRangeError(f"rules are about the labels of taggers, which a {type(model).__name__} is not.")
     if task == "tag":
         return _states(model, X)
     if task == "parse":
@@ -268,9 +283,10 @@ def by_layer(answers: Iterable[Answer]) -> dict[str, list[Answer]]:
     return layers
 
 
-def flat_labels(model: Any, X: Any, decoding: str = "viterbi", known: Any = None) -> Sequence[str]:
+def flat_labels(model: Any, X: Any, decoding: str = "viterbi", known: Any = None, rules: Any = None) -> Sequence[str]:
     """Return the labels of all tokens of all sentences: the fastest answer of a tagger with one layer of labels."""
-    labels: Sequence[str] = model.predict_flat(X, decoding=decoding, known=known)
+    under = {} if rules is None else {"rules": rules}
+    labels: Sequence[str] = model.predict_flat(X, decoding=decoding, known=known, **under)
     return labels
 
 
@@ -285,11 +301,13 @@ def layers_with_spans(model: Any) -> list[str]:
     return [name for name, labels in layer_labels(model).items() if detect_scheme(labels) is not None]
 
 
-def _labels(model: Any, X: Any, want: Want, decoding: str | None, known: Any, least: float | None) -> list[Answer]:
-    """Return the answers of a tagger, of one layer of labels or several."""
-    layered = isinstance(model, LayeredTagger)
-    how: dict[str, Any] = {"known": known} | ({} if decoding is None else {"decoding": decoding})
-    alternatives = model.predict_topk(X, want.topk, known=known) if want.topk else None
+def _labels(
+    model: Any, X: Any, want: Want, decoding: str | None, given: dict[str, Any], least: float | None
+) -> list[Answer]:
+    """Return the answers of a tagger, of one layer of labels or several, given what is known and rules."""
+    layered, known, rules = isinstance(model, LayeredTagger), given["known"], given.get("rules")
+    how: dict[str, Any] = given | ({} if decoding is None else {"decoding": decoding})
+    alternatives = model.predict_topk(X, want.topk, **given) if want.topk else None
     if layered and alternatives is not None:
         names = list(enumerate(model.layers))
         alternatives = [
@@ -303,20 +321,20 @@ def _labels(model: Any, X: Any, want: Want, decoding: str | None, known: Any, le
         if layered:
             labels = {name: [[token[d] for token in row] for row in tagged] for d, name in enumerate(model.layers)}
     sentences = _sentences(X)
-    if want == PLAIN and least is None and not layered:
+    if want == PLAIN and least is None and not layered and rules is None:
         return [Answer("tag", words, row) for words, row in zip(sentences, labels[""], strict=True)]
     encoded = layers_with_spans(model)
     rows: ByLayer = {}
     if want.marginals or want.outcomes or (least is not None and len(encoded) < len(labels)):
-        rows = _by_layer(model, model.predict_marginals(X, known=known))
+        rows = _by_layer(model, model.predict_marginals(X, **given))
     found: ByLayer = {}
     if encoded and (want.spans or least is not None):
         found = _by_layer(model, model.predict_spans(X, **how))
-    log_p = _log_probs(model, X, labels if layered else labels[""], known) if want.log_prob else None
+    log_p = _log_probs(model, X, labels if layered else labels[""], known, rules) if want.log_prob else None
     withheld: ByLayer | None = None
     if least is not None:
         labels, found, withheld = _confident(labels, rows, found, least)
-    kind, entropies, evidence = _of_posteriors(model, X, want, known)
+    kind, entropies, evidence = _of_posteriors(model, X, want, known, rules)
 
     def by_sentence(table: ByLayer | None) -> list[Any] | None:
         if table is None or not layered:
@@ -334,6 +352,10 @@ def _labels(model: Any, X: Any, want: Want, decoding: str | None, known: Any, le
         "outcomes": by_sentence(rows) if want.outcomes else None,
         "withheld": by_sentence(withheld), "entropy": entropies, "evidence": evidence,
     }  # fmt: skip
+    if rules is not None:
+        p, upper = model._rules_hold(X, rules, known)
+        kinds = ["upper" if bound and kind == "exact" else kind for bound in upper.tolist()]
+        columns |= {"rules_probability": p.tolist(), "kind": kinds}
     return _filled(answers, columns)
 
 
@@ -367,11 +389,12 @@ def _confident(labels: ByLayer, rows: ByLayer, found: ByLayer, least: float) -> 
     return given, kept, withheld
 
 
-def _log_probs(model: Any, X: Any, labels: Any, known: Any) -> list[float]:
-    """Return log p(labeling | known labels); ``nan`` where a lexicon excludes the known labels."""
-    log_p = model.log_prob(X, labels)
+def _log_probs(model: Any, X: Any, labels: Any, known: Any, rules: Any) -> list[float]:
+    """Return log p(labeling | known labels, rules); ``nan`` where a lexicon excludes the known labels."""
+    under = {} if rules is None else {"rules": rules}
+    log_p = model.log_prob(X, labels, **under)
     if known is not None:
-        evidence = model.log_prob(X, _complete(model, X, known))
+        evidence = model.log_prob(X, _complete(model, X, known), **under)
         possible = evidence > -np.inf
         log_p = np.where(possible, log_p - np.where(possible, evidence, 0), np.nan)
     result: list[float] = np.minimum(log_p, 0.0).tolist()
@@ -385,12 +408,15 @@ def _complete(model: Any, X: Any, known: Any) -> Any:
     return {name: known.get(name) or [[None] * len(s) for s in _sentences(X)] for name in model.layers}
 
 
-def _of_posteriors(model: Any, X: Any, want: Want, known: Any) -> tuple[str, list[float] | None, list[float] | None]:
+def _of_posteriors(
+    model: Any, X: Any, want: Want, known: Any, rules: Any = None
+) -> tuple[str, list[float] | None, list[float] | None]:
     """Return the kind of the distribution over the answers of each sentence, its entropy, and log p(known)."""
     kind, entropies, evidence = model.kind, [], []
     for n, sentence in enumerate(X if want.entropy or want.evidence else ()):
         given = None if known is None else _of_sentence(known, n)
-        part = model.posterior(sentence, known=given)
+        under = {} if rules is None else {"rules": rules[n] if isinstance(rules, list | tuple) else rules}
+        part = model.posterior(sentence, known=given, **under)
         if want.entropy:
             entropies.append(float(part.entropy()[0]))
         if want.evidence and known is not None:

@@ -18,7 +18,9 @@ from trelliswork.models.parser.data import Columns, read_sentences, read_trees
 from trelliswork.models.tasks import LayeredTagger, Tagger, TreeParser, accuracy
 
 
-def evaluate(model: Any, X: Any, y: Any, *, decoding: str | None = None, max_length: int | None = None) -> Any:
+def evaluate(
+    model: Any, X: Any, y: Any, *, decoding: str | None = None, rules: Any = None, max_length: int | None = None
+) -> Any:
     """Compare the answers of a model with gold ones.
 
     Parameters
@@ -32,6 +34,8 @@ def evaluate(model: Any, X: Any, y: Any, *, decoding: str | None = None, max_len
         or without labels; for a grammar the `Tree` of each sentence.
     decoding : str, optional
         How answers are chosen; by default as in ``predict``.
+    rules : Rule or str, optional
+        For a tagger: what the labels of a sentence must satisfy, as in ``predict``.
     max_length : int, optional
         For a grammar: maximum number of words; longer sentences are skipped.
 
@@ -48,22 +52,25 @@ def evaluate(model: Any, X: Any, y: Any, *, decoding: str | None = None, max_len
     >>> round(evaluate(tagger, [s.words for s in test], [s.tags for s in test]).accuracy, 2)
     0.98
     """
+    if rules is not None and not isinstance(model, Tagger):
+        raise ValueRangeError("rules are about the labels of taggers: leave them out.")
     if isinstance(model, TreeParser) and model.constituents:
         return _brackets(model, X, y, decoding, max_length)
     if max_length is not None:
         raise ValueRangeError("max_length is for grammars: leave it out.")
     if isinstance(model, Tagger):
-        return _labels(model, X, y, decoding)
+        return _labels(model, X, y, decoding, rules)
     if isinstance(model, TreeParser):
         return _arcs(model, X, y, decoding)
     raise ValueRangeError("a language model has no gold answers: use its perplexity.")
 
 
-def _labels(model: Any, X: Any, y: Any, decoding: str | None) -> Any:
+def _labels(model: Any, X: Any, y: Any, decoding: str | None, rules: Any) -> Any:
     """Compare the labels of a tagger, layer by layer if there are several, or its induced states."""
     layered, induced = isinstance(model, LayeredTagger), getattr(model, "induced_", False)
     gold: Any = dict(zip(model.layers, by_layer(y, model.layers), strict=True)) if layered else {"": y}
-    answers = answers_by_layer(ask(model, X, PLAIN if induced else Want(outcomes=True, spans=True), decoding=decoding))
+    want = PLAIN if induced else Want(outcomes=True, spans=True)
+    answers = answers_by_layer(ask(model, X, want, decoding=decoding, rules=rules))
     predicted = {name: [answer.value for answer in answers.get(name, [])] for name in gold}
     for name in gold:
         if [len(row) for row in gold[name]] != [len(row) for row in predicted[name]]:

@@ -80,8 +80,9 @@ def check(case: Case, rtol: float) -> bool:
         with pytest.raises(ImpossibleError):
             Ruled.of(case.rule, case.labels).label_marginals(case.scores)
         return False
-    every, marginals = ruled.label_marginals(case.scores)
+    every, (_, marginals) = ruled._sums(case.scores), ruled.label_marginals(case.scores)
     assert_allclose(every.log_z[0], under.log_z, rtol, rtol)
+    assert_allclose(ruled.hold(case.scores)[0], np.exp(under.log_z - case.plain.log_z), rtol, rtol)
     assert_allclose(every.plain[0], case.plain.log_z, rtol, rtol)
     assert every.lost[0] <= 1e-12
     assert_allclose(marginals[0], under.marginals(len(case.labels)), rtol, rtol)
@@ -135,7 +136,7 @@ def test_only_rules_that_matter_are_multiplied_in(shared):
     lengths[0] = 6
     given = pairwise if shared else np.broadcast_to(pairwise, (8, 5, 4, 4))
     scores, ruled = chain_potentials(unary, given, lengths), Ruled.of(rule, labels)
-    every, marginals = ruled.label_marginals(scores)
+    every, (_, marginals) = ruled._sums(scores), ruled.label_marginals(scores)
     assert not every.active.all()
     assert every.lost.max() <= 1e-12
     labels_of = ruled.best_labels(scores)

@@ -18,18 +18,13 @@ from trelliswork.data.corpus import Column
 from trelliswork.data.schemes import detect_scheme
 from trelliswork.data.vocabulary import END, START, UNKNOWN, Vocabulary
 from trelliswork.errors import DataError, ShapeError, ValueRangeError, extras_for
+from trelliswork.inference.chain import queries
 from trelliswork.inference.chain.beam import Beam
-from trelliswork.inference.chain.queries import (
-    Scores,
-    best_labelings,
-    best_labels,
-    dense_parts,
-    label_marginals,
-    log_partition,
-)
+from trelliswork.inference.chain.queries import Scores, dense_parts
 from trelliswork.models.base import Estimator
 from trelliswork.models.evidence import Labels
 from trelliswork.models.spans import THRESHOLD, Chains, Confident, SpanLabels
+from trelliswork.rules.chains import LOST, rules_of
 
 if TYPE_CHECKING:
     from trelliswork.answers import Answer
@@ -49,12 +44,14 @@ def check_decoding(decoding: str) -> None:
 class Structured(Estimator):
     """An estimator whose answers have a structure: labels of all tokens, or a tree."""
 
-    def answer(self, X: Any, *, k: int = 1, decoding: Any = None, known: Any = None) -> "list[Answer]":
+    def answer(
+        self, X: Any, *, k: int = 1, decoding: Any = None, known: Any = None, rules: Any = None
+    ) -> "list[Answer]":
         """Return what ``predict`` returns for each sentence, with all that the model says about it.
 
         Parameters
         ----------
-        X, known : as in ``predict``
+        X, known, rules : as in ``predict``
         k : int
             Number of ``alternatives``, the most probable answers; none of one.
         decoding : str, optional
@@ -69,7 +66,7 @@ class Structured(Estimator):
         from trelliswork.answers import Want, ask
 
         want = Want(marginals=True, spans=True, log_prob=True, topk=k if k > 1 else 0)
-        return ask(self, X, want, decoding=decoding, known=known)
+        return ask(self, X, want, decoding=decoding, known=known, rules=rules)
 
 
 class Tagger(Structured):
@@ -96,7 +93,9 @@ class Tagger(Structured):
         """Labels that the model can assign; scikit-learn's name of ``labels_``."""
         return self.labels_
 
-    def predict(self, X: Any, *, decoding: TagDecoding = "viterbi", known: Labels | None = None) -> list[list[str]]:
+    def predict(
+        self, X: Any, *, decoding: TagDecoding = "viterbi", known: Labels | None = None, rules: Any = None
+    ) -> list[list[str]]:
         """Return the labels of each sentence.
 
         Parameters
@@ -108,49 +107,61 @@ class Tagger(Structured):
         known : list of lists, optional
             Evidence: for each token a label, a collection of possible labels, or ``None`` if nothing is known. It
             overrides a lexicon that does not list the label for the word.
+        rules : Rule or str, or a list with one for each sentence, optional
+            What must hold in the whole sentence, see `trelliswork.rules`. The most probable labeling satisfies them;
+            other decisions use the probabilities given the rules, and may break them.
         """
         check_decoding(decoding)
         self._check_fitted()
         if decoding == "mbr-span":
-            return self._by_spans(X, known)
+            return self._by_spans(X, known, rules)
         items = self._labels.items
         return [
             [items[j] for j in row[:n]]
-            for labels, lengths in self._decoded(X, decoding, known)
+            for labels, lengths in self._decoded(X, decoding, known, rules)
             for row, n in zip(labels.tolist(), lengths.tolist(), strict=True)
         ]
 
-    def predict_flat(self, X: Any, *, decoding: TagDecoding = "viterbi", known: Labels | None = None) -> Sequence[str]:
+    def predict_flat(
+        self, X: Any, *, decoding: TagDecoding = "viterbi", known: Labels | None = None, rules: Any = None
+    ) -> Sequence[str]:
         """Return the labels of all tokens, one sentence after another; arguments as for ``predict``."""
         if decoding not in ("viterbi", "mbr"):
-            return [label for sentence in self.predict(X, decoding=decoding, known=known) for label in sentence]
+            return [
+                label for sentence in self.predict(X, decoding=decoding, known=known, rules=rules) for label in sentence
+            ]
         self._check_fitted()
-        ids = [unpad(labels, lengths) for labels, lengths in self._decoded(X, decoding, known)]
+        ids = [unpad(labels, lengths) for labels, lengths in self._decoded(X, decoding, known, rules)]
         return Column(self._labels.items, np.concatenate([np.empty(0, np.int64), *ids]))
 
-    def predict_marginals(self, X: Any, *, known: Labels | None = None) -> list[list[dict[str, float]]]:
-        """Return p(label | sentence, known labels) for each token, as a dict by label, best first."""
+    def predict_marginals(
+        self, X: Any, *, known: Labels | None = None, rules: Any = None
+    ) -> list[list[dict[str, float]]]:
+        """Return p(label | sentence, known labels, rules) for each token, as a dict by label, best first."""
         self._check_fitted()
         result = []
-        for scores in self._scored(X, known):
-            rows = unpad(label_marginals(scores, self._beam())[1], scores.lengths)
+        for ask, scores in self._asked(X, known, rules):
+            rows = unpad(ask.label_marginals(scores, self._beam())[1], scores.lengths)
             result += by_label(self.labels_, rows, scores.lengths)
         return result
 
-    def predict_topk(self, X: Any, k: int, *, known: Labels | None = None) -> list[list[tuple[list[str], float]]]:
+    def predict_topk(
+        self, X: Any, k: int, *, known: Labels | None = None, rules: Any = None
+    ) -> list[list[tuple[list[str], float]]]:
         """Return the k most probable labelings of each sentence with their probabilities, best first; always exact."""
         self._check_fitted()
         return [
             [(self._labels.strings(row), p) for row, p in zip(rows.tolist(), np.exp(log_p).tolist(), strict=True)]
-            for scores in self._scored(X, known)
-            for rows, log_p in best_labelings(scores, k)
+            for ask, scores in self._asked(X, known, rules)
+            for rows, log_p in ask.best_labelings(scores, k)
         ]
 
     @extras_for("posterior")
-    def posterior(self, sentence: Any, *, known: Any = None) -> "Distribution":
+    def posterior(self, sentence: Any, *, known: Any = None, rules: Any = None) -> "Distribution":
         """Return the distribution over labelings of one sentence, in float64, for any query.
 
-        It is a `LinearChain`, within a beam a `BeamChain`; an `NgramChain` with order 2 and above.
+        It is a `LinearChain`, within a beam a `BeamChain`; an `NgramChain` with order 2 and above; under rules a
+        `RuledChain`.
         """
         import torch
 
@@ -163,9 +174,11 @@ class Tagger(Structured):
         ((potentials, label_of),) = dense_parts(scores)
         pairwise = potentials.log_pairwise[0] if potentials.shared else potentials.log_pairwise[None]
         unary, between = (torch.from_numpy(x).double() for x in (potentials.log_unary, pairwise))
-        chain, beam = LinearChain(unary, between), self._beam()
+        chain: Any = LinearChain(unary, between)
+        beam = self._beam()
         chain = chain if beam is None else chain.within(beam)
-        return chain if label_of is None else NgramChain(chain, label_of, len(self._labels))
+        chain = chain if label_of is None else NgramChain(chain, label_of, len(self._labels))
+        return chain if rules is None else chain.condition(rules=rules, labels=self.labels_)
 
     @abstractmethod
     def _scored(self, X: Any, known: Labels | None = None) -> Iterator[Scores]:
@@ -175,23 +188,54 @@ class Tagger(Structured):
     def _beam(self) -> Beam | None:
         """Return the beam for tagging."""
 
+    def _agreeing(self, X: Any, y: Labels) -> Iterator[Scores]:
+        """Yield the scores of batches, with -inf for labels other than those of y."""
+        return self._scored(X, y)
+
+    def _asked(
+        self, X: Any, known: Labels | None = None, rules: Any = None, scored: Iterator[Scores] | None = None
+    ) -> Iterator[tuple[Any, Scores]]:
+        """Yield the scores of batches, in order, with what answers queries about them: ``queries``, or rules."""
+        first, given = 0, None if rules is None else rules_of(rules, self.labels_, len(X))
+        for scores in self._scored(X, known) if scored is None else scored:
+            if given is None:
+                yield queries, scores
+            else:
+                yield from given.batches(scores, first)
+            first += len(scores.lengths)
+
     def _decoded(
-        self, X: Any, decoding: TagDecoding, known: Labels | None
+        self, X: Any, decoding: TagDecoding, known: Labels | None, rules: Any = None
     ) -> Iterator[tuple[NDArray[np.int64], NDArray[np.integer]]]:
         """Yield labels (B, T) and lengths (B,) of batches of sentences, in order."""
-        for scores in self._scored(X, known):
+        for ask, scores in self._asked(X, known, rules):
             if decoding == "viterbi":
-                yield best_labels(scores, self._beam()), scores.lengths
+                yield ask.best_labels(scores, self._beam()), scores.lengths
             else:
-                yield label_marginals(scores, self._beam())[1].argmax(axis=2), scores.lengths
+                yield ask.label_marginals(scores, self._beam())[1].argmax(axis=2), scores.lengths
 
-    def _chains(self, X: Any, known: Labels | None = None) -> Chains:
+    def _chains(self, X: Any, known: Labels | None = None, rules: Any = None) -> Chains:
         """Yield the sentences as chains, in order and in batches."""
-        for scores in self._scored(X, known):
-            yield from dense_parts(scores)
+        for ask, scores in self._asked(X, known, rules):
+            yield from ask.dense_parts(scores)
+
+    def rules_probability(self, X: Any, rules: Any, *, known: Labels | None = None) -> NDArray[np.float64]:
+        """Return the probability (n_sentences,) that rules hold, given what is known; exact, or an upper bound."""
+        return self._rules_hold(X, rules, known)[0]
+
+    def _rules_hold(self, X: Any, rules: Any, known: Any) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
+        """Return the probability (n_sentences,) that rules hold, and whether it is an upper bound."""
+        self._check_fitted()
+        parts = [ask.hold(scores, self._beam()) for ask, scores in self._asked(X, known, rules)]
+        p, lost = (
+            (np.concatenate([*found, np.empty(0)]) for found in zip(*parts, strict=True))
+            if parts
+            else (np.empty(0),) * 2
+        )
+        return p, lost > LOST
 
     def predict_spans(
-        self, X: Any, *, decoding: TagDecoding = "viterbi", known: Labels | None = None
+        self, X: Any, *, decoding: TagDecoding = "viterbi", known: Labels | None = None, rules: Any = None
     ) -> list[Confident]:
         """Return the spans (entities, chunks) of each sentence with their probabilities.
 
@@ -200,35 +244,36 @@ class Tagger(Structured):
 
         Parameters
         ----------
-        X, decoding, known : as in ``predict``
+        X, decoding, known, rules : as in ``predict``
         """
         self._check_fitted()
         reader = SpanLabels.of(self._labels)
-        labels = self.predict(X, decoding=decoding, known=known)
-        return reader.confidences(self._chains(X, known), labels)
+        labels = self.predict(X, decoding=decoding, known=known, rules=rules)
+        return reader.confidences(self._chains(X, known, rules), labels)
 
-    def log_prob(self, X: Any, y: Labels) -> NDArray[np.float64]:
+    def log_prob(self, X: Any, y: Labels, *, rules: Any = None) -> NDArray[np.float64]:
         """Return log p(labels | sentence) (n_sentences,) of whole labelings.
 
         ``y`` has for each token a label, a collection of labels or ``None``: then it is the probability of all
-        labelings that agree with it. A beam is not used.
+        labelings that agree with it. Under rules it is the probability given that they hold. A beam is not used.
         """
         self._check_fitted()
+        asked = self._asked(X, None, rules, self._agreeing(X, y))
         parts = [
-            log_partition(given) - log_partition(every)
-            for every, given in zip(self._scored(X), self._scored(X, y), strict=True)
+            ask.log_partition(given) - ask.log_partition(every)
+            for (ask, every), (_, given) in zip(self._asked(X, None, rules), asked, strict=True)
         ]
         return np.minimum(np.concatenate([*parts, np.empty(0)]), 0.0)
 
-    def _by_spans(self, X: Any, known: Labels | None) -> list[list[str]]:
+    def _by_spans(self, X: Any, known: Labels | None, rules: Any = None) -> list[list[str]]:
         """Return the labels with the best expected F1 of spans."""
         reader = SpanLabels.of(self._labels)
         thresholds = {} if self.calibration_ is None else self.calibration_.span_thresholds
-        decoded = list(reader.decode(self._chains(X, known), thresholds.get("", THRESHOLD)))
+        decoded = list(reader.decode(self._chains(X, known, rules), thresholds.get("", THRESHOLD)))
         names = set(self._labels)
         bad = [n for n, labels in enumerate(decoded) if labels is None or not names.issuperset(labels)]
         if bad:  # words that must be in a span, or labels that the model lacks: the most probable labeling
-            others = self.predict(X, known=known)
+            others = self.predict(X, known=known, rules=rules)
             for n in bad:
                 decoded[n] = others[n]
         return [labels or [] for labels in decoded]

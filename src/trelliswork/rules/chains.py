@@ -11,13 +11,16 @@ until the sum of these bounds is below 1e-12, or the product has reached its lim
 """
 
 from collections.abc import Iterator, Sequence
+from copy import copy
 from functools import lru_cache
+from itertools import groupby
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from trelliswork.errors import ImpossibleError, LimitError
+from trelliswork.errors import ImpossibleError, LimitError, ShapeError, ValueRangeError
+from trelliswork.inference.chain import queries
 from trelliswork.inference.chain.beam import Beam
 from trelliswork.inference.chain.beam.sparse import SparseChain
 from trelliswork.inference.chain.potentials import Floats, Integers, Potentials
@@ -31,6 +34,7 @@ from trelliswork.inference.chain.queries import (
     log_partition,
 )
 from trelliswork.rules.automata import Automaton, Mask
+from trelliswork.rules.text import parse
 from trelliswork.rules.values import Rule
 
 Doubles = NDArray[np.float64]
@@ -41,6 +45,8 @@ MOST_TRANSITIONS = 3_000_000  # of a product, for sums
 
 class Ruled:
     """A rule over the labels of chains, as automata of the parts that must hold together."""
+
+    first = 0  # number of the first sequence, in messages
 
     def __init__(self, rule: Rule, automata: Sequence[Automaton]) -> None:
         self.rule, self.parts, self.automata = rule, rule.parts, list(automata)
@@ -129,8 +135,14 @@ class Ruled:
         """Return log Z (B,) of the labelings that satisfy all rules; -inf where there are none."""
         return self._sums(scores, beam).log_z
 
-    def label_marginals(self, scores: Scores, beam: Beam | None = None) -> tuple["Sums", Floats]:
-        """Return sums over the labelings that satisfy all rules, and p(label) (B, T, L)."""
+    def hold(self, scores: Scores, beam: Beam | None = None) -> tuple[Doubles, Doubles]:
+        """Return the probability (B,) that all rules hold, and the share (B,) by which it may be too large."""
+        every = self._sums(scores, beam)
+        possible = every.plain > -np.inf
+        return np.exp(np.minimum(every.log_z - np.where(possible, every.plain, 0.0), 0.0)), every.lost
+
+    def label_marginals(self, scores: Scores, beam: Beam | None = None) -> tuple[Doubles, Floats]:
+        """Return log Z (B,) of the labelings that satisfy all rules, and p(label) (B, T, L)."""
         every, rows = self._checked(scores, beam), np.arange(len(scores.lengths))
         marginals = np.zeros(scores.log_unary.shape, scores.log_unary.dtype)
         for own, part in self._products(scores, every.active, rows):
@@ -139,7 +151,7 @@ class Ruled:
                 hits: Any = part.label_of[:, None] == np.arange(scores.log_unary.shape[2])
                 found = found @ hits.astype(found.dtype)
             marginals[own, : found.shape[1]] = found
-        return every, marginals
+        return every.log_z, marginals
 
     def dense_parts(self, scores: Scores) -> Iterator[tuple[Potentials, Integers | None]]:
         """Yield chains under the rules with dense transitions, in order, and the label of each of their states."""
@@ -238,10 +250,11 @@ class Ruled:
                 ]
                 if some and some[0] > -np.inf:
                     continue
-            if log_partition(_take(scores, b))[0] == -np.inf:
-                return ImpossibleError("no labeling of this sentence is possible, whatever the rules.").at(int(b[0]))
-            n = int(scores.lengths[b[0]])
-            return ImpossibleError(f"no labeling of this sentence of {n} words satisfies {culprit}.").at(int(b[0]))
+            sentence, n = self.first + int(b[0]), int(scores.lengths[b[0]])
+            problem = f"sentence {sentence}: no labeling of its {n} words "
+            plain = log_partition(_take(scores, b))[0] > -np.inf
+            problem += f"satisfies {culprit}." if plain else "is possible, whatever the rules."
+            return ImpossibleError(problem).at(sentence)
         raise AssertionError("no sentence is impossible")
 
 
@@ -267,6 +280,32 @@ class Part(NamedTuple):
 
 def _take(scores: Scores, which: Integers) -> Scores:
     return scores.take(which) if isinstance(scores, SparseChain) else scores.take(which, scores.log_unary.dtype.type)
+
+
+class rules_of:  # noqa: N801, reads as a function
+    """Rules of sentences: one for all, or a list with one for each, ``None`` for none."""
+
+    def __init__(self, rules: Any, labels: Sequence[str], n_sentences: int) -> None:
+        each = rules if isinstance(rules, Sequence) and not isinstance(rules, str) else [rules]
+        if each is rules and len(rules) != n_sentences:
+            raise ShapeError(f"rules must be one for all sentences or a list of {n_sentences}, got {len(rules)}.")
+        known = {one: parse(one) if isinstance(one, str) else one for one in dict.fromkeys(each)}
+        for one in known.values():
+            if one is not None and not isinstance(one, Rule):
+                raise ValueRangeError(f"a rule is a value of trelliswork.rules or its text, got {one!r:.60}.")
+        ruled = {one: queries if rule is None else Ruled.of(rule, labels) for one, rule in known.items()}
+        self._each = [ruled[one] for one in each]
+
+    def batches(self, scores: Scores, first: int) -> Iterator[tuple[Any, Scores]]:
+        """Yield parts of a batch of sequences under the same rules; ``first`` is the number of its first sequence."""
+        n = len(scores.lengths)
+        own = self._each[first : first + n] if len(self._each) > 1 else self._each * n
+        for _, run in groupby(range(n), key=lambda b: id(own[b])):
+            which = np.array(list(run))
+            ask = copy(own[which[0]]) if own[which[0]] is not queries else queries
+            if ask is not queries:
+                ask.first = first + int(which[0])
+            yield ask, scores if len(which) == n else _take(scores, which)
 
 
 @lru_cache(maxsize=64)

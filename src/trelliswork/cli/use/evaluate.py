@@ -19,7 +19,7 @@ from trelliswork.cli.options import (
 )
 from trelliswork.cli.reporting import ReportOption, report_evaluation
 from trelliswork.cli.use.calibrate import read_answers
-from trelliswork.cli.use.loading import Model
+from trelliswork.cli.use.loading import Model, RulesOption, rules_for
 from trelliswork.cli.use.score import scored, summary
 from trelliswork.cli.use.tag import check_words
 from trelliswork.data.reading import FileFormat, LabelReading, naming_lines
@@ -66,6 +66,7 @@ def evaluate(
     ] = None,
     scheme: SchemeOption = "auto",
     strict: StrictOption = False,
+    rules: RulesOption = None,
     beam: OtherBeamOption = None,
     target_precision: Annotated[
         float | None,
@@ -95,6 +96,8 @@ def evaluate(
 
     fitted, source = load(model), inputs_of(files, bundled)
     set_beam(fitted, beam)
+    if not isinstance(fitted, Tagger):
+        leave_out("rules are about the labels of taggers", rules=rules)
     if isinstance(fitted, TreeParser) and fitted.constituents:
         leave_out("a grammar is compared with trees", decoding=decode, target_precision=target_precision)
         judged = _grammar(fitted, *read_answers(fitted, source, format, label), source)
@@ -106,7 +109,8 @@ def evaluate(
         if decode == "mbr-las":
             raise typer.BadParameter("--decoding mbr-las is for parsers.")
         how = LabelReading.of(scheme, strict, convert=isinstance(fitted, LayeredTagger))
-        judged = _tagger(fitted, source, format, label, decode, how)
+        answering = {"decoding": decode, "rules": rules_for(fitted, rules)}
+        judged = _tagger(fitted, source, format, label, answering, how)
     else:
         given = {"label": label, "decoding": decode, "target_precision": target_precision}
         leave_out("a language model is evaluated by its perplexity", **given)
@@ -133,7 +137,7 @@ def _at_precision(report: Any, target: float) -> "dict[str, AtPrecision]":
 
 
 def _tagger(
-    tagger: Any, source: Inputs, format: FileFormat, label: str | None, decode: str | None, how: LabelReading
+    tagger: Any, source: Inputs, format: FileFormat, label: str | None, answering: dict[str, Any], how: LabelReading
 ) -> Judged:
     """Compare a tagger with the gold labels of files."""
     from trelliswork.evaluation import evaluate
@@ -143,7 +147,7 @@ def _tagger(
     corpus, gold = read_answers(tagger, source, format, label, how)
     check_words(tagger, corpus, source.name)
     with naming_lines(source, corpus):
-        report = evaluate(tagger, corpus, gold, decoding=decode)
+        report = evaluate(tagger, corpus, gold, **answering)
     if not isinstance(tagger, LayeredTagger) and not getattr(tagger, "induced_", False):
         with warnings.catch_warnings():  # the report has warned
             warnings.simplefilter("ignore")

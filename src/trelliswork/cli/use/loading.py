@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from trelliswork.errors import DataError
+from trelliswork.errors import DataError, TrellisworkError
 
 if TYPE_CHECKING:
     from trelliswork.data.files import Excerpt
@@ -64,3 +64,32 @@ def check_columns(layout: "Layout", corpus: Any, part: "Excerpt") -> None:
     width, needed = part.notes["columns"][0], max(used) + 1
     if width > needed:
         warn_if_running_text(corpus, needed)
+
+
+RulesOption = Annotated[
+    str | None,
+    typer.Option(
+        "--rules",
+        help="File of rules that the labels of every sentence must satisfy, one to a line, such as "
+        "AtMostOnce(ZipCode) or Before(Street, City).",
+        show_default=False,
+    ),
+]
+
+
+def rules_for(tagger: Any, path: str | None) -> Any:
+    """Return the rules of a file, checked against the labels of a tagger; ``None`` without a file."""
+    if path is None:
+        return None
+    from trelliswork.models.tasks import LayeredTagger
+    from trelliswork.rules import read
+    from trelliswork.rules.chains import Ruled
+
+    if isinstance(tagger, LayeredTagger):
+        raise DataError(f"{path}: rules are for taggers with one layer of labels.")
+    rules = read(path)
+    try:
+        Ruled.of(rules, tagger.labels_)
+    except TrellisworkError as error:
+        raise DataError(f"{path}: {error}") from None
+    return rules

@@ -17,7 +17,7 @@ from trelliswork.cli.options import (
     chosen_tokenizer,
     set_beam,
 )
-from trelliswork.cli.use.loading import Model, check_columns, check_tokenized, load_for
+from trelliswork.cli.use.loading import Model, RulesOption, check_columns, check_tokenized, load_for, rules_for
 from trelliswork.cli.use.output import OBJECTS, Form, FormOption, wanted, with_option, write_tagged
 from trelliswork.cli.use.streaming import answer_files
 from trelliswork.data.reading import ANNOTATED, FileFormat, Layout, format_for, read_unlabeled
@@ -69,6 +69,7 @@ def tag(
             "factorial CRF: pos=1."
         ),
     ] = None,
+    rules: RulesOption = None,
     beam: OtherBeamOption = None,
     tokenize: TokenizeOption = False,
     tokenizer: TokenizerOption = None,
@@ -118,7 +119,7 @@ def tag(
     if form in OBJECTS and want.marginals:
         want = replace(want, log_prob=True)
     plain = want == Want() and min_probability is None and not layered and form not in OBJECTS
-    how: Any = {"decoding": None if want.topk else decode}
+    how: Any = {"decoding": None if want.topk else decode, "rules": rules_for(tagger, rules)}
 
     def read(part: "Excerpt", may_be_empty: bool) -> tuple[Any, Any]:
         """Return the sentences of a part, and their known labels."""

@@ -47,6 +47,11 @@ def log_partition(scores: Scores, beam: Beam | None = None) -> NDArray[np.float6
     return beam_passes.expectations(scores, beam or EXACT).log_z
 
 
+def hold(scores: Scores, beam: Beam | None = None) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Return the probability (B,) that all rules hold, which is 1 as there are none, and its error (B,)."""
+    return np.ones(len(scores.lengths)), np.zeros(len(scores.lengths))
+
+
 def log_partitions(batches: Iterable[Scores], factor: float) -> NDArray[np.float64]:
     """Return exact log Z (n,) of sentences whose log-potentials are multiplied by a factor."""
     return np.concatenate([np.empty(0), *(log_partition(scaled(scores, factor)) for scores in batches)])

@@ -363,7 +363,7 @@ class FactorialCRF(LayeredTagger):
         return ranked
 
     @extras_for("posterior")
-    def posterior(
+    def posterior(  # type: ignore[override]  # by layer
         self, sentence: Sentence, *, known: Mapping[str, Sequence[Any]] | None = None, engine: str = "bp"
     ) -> "FactorGraph":
         """Return the distribution over labelings of one sentence as a factor graph, for any query and engine.

@@ -23,6 +23,7 @@ from trelliswork.models.hmm.data import Sentences, States, Token, fill_states, r
 from trelliswork.models.hmm.decoding import StateChain, chain_from_arrays, choose, state_beam
 from trelliswork.models.hmm.em import Algorithm
 from trelliswork.models.hmm.emissions import Emissions, emissions_from_state
+from trelliswork.models.hmm.steering import Steering
 from trelliswork.models.hmm.tagging import ChainTagger
 from trelliswork.models.hmm.training import Learned, Stream, Supervision, Unknown, learn
 from trelliswork.models.parameters import (
@@ -40,6 +41,7 @@ from trelliswork.models.parameters import (
     parse_beam,
 )
 from trelliswork.models.tasks import LanguageModel, NextWord, Tagger, best_words, blanks
+from trelliswork.rules import Rule, parse
 
 Path = str | os.PathLike[str]
 Dev = Sentences | Corpus | tuple[Sentences | Corpus, States | None]
@@ -81,6 +83,7 @@ class HMM(ChainTagger, NextWord):
     induced_: bool = later()
     _any_chain: Any = later()  # with the beam that was set when it was last used
     _emissions: Emissions = later()
+    _steering: Steering | None = later(None)  # of the last rules about words
     _stream: Stream | None = later(None)  # of partial_fit
 
     n_states: Annotated[
@@ -235,10 +238,24 @@ class HMM(ChainTagger, NextWord):
             return LanguageModel.score(self, X)
         return Tagger.score(self, X, fill_states(read_sentences(X), y))
 
-    def predict_next(self, words: Sequence[Token], n: int = 10, *, unknown: bool = False) -> list[tuple[Any, float]]:
+    def log_evidence(self, rules: Rule | str) -> float:
+        """Return the log-probability that a random sentence satisfies rules about words, see `trelliswork.rules`.
+
+        Examples
+        --------
+        >>> hmm = HMM(unknown="symbol").fit([["the", "dog"], ["a", "dog", "runs"]], [["D", "N"], ["D", "N", "V"]])
+        >>> round(hmm.log_evidence('Pattern(".* dog runs")'), 2)
+        -1.04
+        """
+        return self._steered(rules).log_evidence()
+
+    def predict_next(
+        self, words: Sequence[Token], n: int = 10, *, unknown: bool = False, rules: Rule | str | None = None
+    ) -> list[tuple[Any, float]]:
         """Return the n most probable words after the start of a sentence; ``</s>`` is its end.
 
         ``<unk>`` is one of them if ``unknown``; probabilities are those of the model in either case (see ``fill``).
+        With ``rules`` they are given that the finished sentence satisfies these rules about words.
         """
         self._check_fitted()
         check_count("n", n)
@@ -246,9 +263,14 @@ class HMM(ChainTagger, NextWord):
         rows = np.empty((0, len(self._labels)))
         if len(words):
             rows = self._emissions.rows(words, np.array([0, len(words)]))
-        states, end = self._chain.following(rows)
+        if rules is None:
+            states, end = self._chain.following(rows)
+            p = states @ np.exp(self._emissions.table())
+        else:
+            ids = {word: k for k, word in enumerate(self._emissions.words)}
+            p, end = self._steered(rules).following(rows, [ids.get(word, ids.get(UNKNOWN, -1)) for word in words])
         ends = [(END, end)] if self._chain.has_end else []
-        ranked = [*self._ranked(states @ np.exp(self._emissions.table()), n, unknown), *ends]
+        ranked = [*self._ranked(p, n, unknown), *ends]
         return sorted(ranked, key=lambda pair: -pair[1])[:n]
 
     def fill(
@@ -269,18 +291,24 @@ class HMM(ChainTagger, NextWord):
         _, marginals = self._chain.marginals(rows, offsets)
         return [self._ranked(p, n, unknown) for p in marginals[at] @ np.exp(self._emissions.table())]
 
-    def sample(self, n: int = 1, *, seed: int | None = None, max_length: int = 200) -> list[list[Any]]:
-        """Return n random sentences."""
-        return [words for words, _ in self.sample_with_states(n, seed=seed, max_length=max_length)]
+    def sample(
+        self, n: int = 1, *, seed: int | None = None, max_length: int = 200, rules: Rule | str | None = None
+    ) -> list[list[Any]]:
+        """Return n random sentences; with ``rules`` about words, sentences that satisfy them, however long."""
+        return [words for words, _ in self.sample_with_states(n, seed=seed, max_length=max_length, rules=rules)]
 
     def sample_with_states(
-        self, n: int = 1, *, seed: int | None = None, max_length: int = 200
+        self, n: int = 1, *, seed: int | None = None, max_length: int = 200, rules: Rule | str | None = None
     ) -> list[tuple[list[Any], list[str]]]:
-        """Return the words and states of n random sentences."""
+        """Return the words and states of n random sentences; ``rules`` as for ``sample``."""
         self._check_fitted()
         check_count("n", n)
         check_count("max_length", max_length)
         rng = np.random.default_rng(seed)
+        if rules is not None:
+            steered, names = self._steered(rules), self._emissions.words
+            pairs = (steered.draw(rng) for _ in range(n))
+            return [([names[w] for w in words], self._labels.strings(states)) for words, states in pairs]
         words, cumulated = self._emissions.words, np.cumsum(np.exp(self._emissions.table()), axis=1)
         sentences = []
         for _ in range(n):
@@ -288,6 +316,18 @@ class HMM(ChainTagger, NextWord):
             drawn = [words[choose(rng, cumulated[state])] for state in states]
             sentences.append((drawn, self._labels.strings(states)))
         return sentences
+
+    def _steered(self, rules: Rule | str) -> Steering:
+        """Return the model under rules about words; the last one is kept."""
+        self._check_fitted()
+        if not self._chain.has_end:
+            raise ValueRangeError("rules about words need the end of sentences as an event: train with end=True.")
+        rule = parse(rules) if isinstance(rules, str) else rules
+        kept = self._steering
+        if kept is None or kept.rule != rule or kept.chain is not self._chain:
+            names = [str(word) for word in self._emissions.words]
+            kept = self._steering = Steering(rule, self._chain, np.exp(self._emissions.table()), names)
+        return kept
 
     def top_words(self, label: str, n: int = 10) -> list[tuple[Any, float]]:
         """Return the n most probable words of a state, with p(word | state)."""

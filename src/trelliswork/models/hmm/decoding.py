@@ -8,10 +8,11 @@ from abc import abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import sparse
 
 from trelliswork.compute.padding import batches, pad, unpad
 from trelliswork.errors import DataError
@@ -28,10 +29,36 @@ BATCH_TOKENS = 20_000  # positions in one batch of higher orders
 MOST_POSITIONS = 1000  # length of the sentences over which transitions of higher orders are averaged
 
 
+class Contexts(NamedTuple):
+    """What the next state depends on: a state, or for higher orders the last states."""
+
+    start: Doubles  # (K,) probability of the first one
+    follow: Any  # (K, K), sparse: that of the next one
+    end: Doubles  # (K,) that of the end; 0 if it is no event
+    label: Integers  # (K,) the state, the last one for higher orders
+
+
 class LabelChains:
     """Queries of chains that make scores of sentences."""
 
     beam: Beam | None
+
+    @property
+    @abstractmethod
+    def contexts(self) -> "Contexts":
+        """What the next state depends on."""
+
+    @abstractmethod
+    def now(self, rows: Doubles) -> Doubles | None:
+        """Return p(context) (K,) after some words, ``None`` before the first."""
+
+    def following(self, rows: Doubles) -> tuple[Doubles, float]:
+        """Return p(next state) (S,) and p(end) after some words."""
+        contexts, now = self.contexts, self.now(rows)
+        ahead = contexts.start if now is None else contexts.follow.T @ now
+        end = 0.0 if now is None else float(now @ contexts.end)
+        states: Doubles = np.bincount(contexts.label, ahead, contexts.label.max() + 1).astype(np.float64)
+        return states, end
 
     @abstractmethod
     def batches(self, rows: Doubles, offsets: Integers) -> Iterator[tuple[slice, Any]]:
@@ -93,16 +120,21 @@ class FirstOrder(LabelChains):
             log_unary[-1] += self.log_end
         return log_unary, self.log_transition
 
-    def following(self, rows: Doubles) -> tuple[Doubles, float]:
-        """Return p(next state) (S,) and p(end) after some words."""
+    def now(self, rows: Doubles) -> Doubles | None:
+        """Return p(state) (S,) after some words, ``None`` before the first."""
         if len(rows) == 0:
-            return np.exp(self.log_start), 0.0
-        end = np.zeros(len(self.log_start)) if self.log_end is None else np.exp(self.log_end)
+            return None
         log_unary, log_pairwise = FirstOrder(self.log_start, self.log_transition, None).potentials(rows)
         _, expected = chain.expectations(chain.chain_potentials(log_unary[None], log_pairwise))
         assert expected.marginals is not None
-        now = np.asarray(expected.marginals[0, -1])
-        return now @ np.exp(self.log_transition), float(now @ end)
+        return np.asarray(expected.marginals[0, -1])
+
+    @cached_property
+    def contexts(self) -> "Contexts":
+        """The states with their probabilities."""
+        end = np.zeros(self.n_states) if self.log_end is None else np.exp(self.log_end)
+        follow = sparse.csr_matrix(np.exp(self.log_transition))
+        return Contexts(np.exp(self.log_start), follow, end, np.arange(self.n_states))
 
     def draw(self, rng: np.random.Generator, max_length: int) -> list[int]:
         """Return the states of a random sentence."""
@@ -170,18 +202,24 @@ class HigherOrder(LabelChains):
         p = self._sparse(rows[None], np.array([len(rows)]), end=end).dense()
         return p.log_unary[0], p.log_pairwise[0]
 
-    def following(self, rows: Doubles) -> tuple[Doubles, float]:
-        """Return p(next state) (S,) and p(end) after some words."""
-        S = self.n_states
+    def now(self, rows: Doubles) -> Doubles | None:
+        """Return p(n-gram of states) (K,) after some words, ``None`` before the first."""
         if len(rows) == 0:
-            ahead = np.exp(self.log_table[(S,) * self.order])
-        else:
-            p = self._sparse(rows[None], np.array([len(rows)]), end=False)
-            within = beam_passes.expectations(p, self.beam or EXACT)
-            last = slice(int(within.sets.ptr[-2]), int(within.sets.ptr[-1]))
-            contexts = self._contexts[:, within.sets.states[last]]
-            ahead = within.marginals[last] @ np.exp(self.log_table[tuple(contexts)])
-        return ahead[:S], float(ahead[S]) if self.has_end else 0.0
+            return None
+        p = self._sparse(rows[None], np.array([len(rows)]), end=False)
+        within = beam_passes.expectations(p, self.beam or EXACT)
+        last = slice(int(within.sets.ptr[-2]), int(within.sets.ptr[-1]))
+        now = np.zeros(self._transitions.n_states)
+        now[within.sets.states[last]] = within.marginals[last]
+        return now
+
+    @cached_property
+    def contexts(self) -> "Contexts":
+        """The n-grams of states with their probabilities."""
+        s, K = self._transitions, self._transitions.n_states
+        weights, start, end = (np.exp(scores) for scores in self._scores)
+        follow = sparse.csr_matrix((weights, s.targets, s.indptr), (K, K))
+        return Contexts(start, follow, end * self.has_end, s.emits.astype(np.int64))
 
     def draw(self, rng: np.random.Generator, max_length: int) -> list[int]:
         """Return the states of a random sentence."""

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from trelliswork.errors import ShapeError
+from trelliswork.errors import ShapeError, ValueRangeError
 from trelliswork.inference.chain.beam import Beam
 from trelliswork.inference.chain.queries import Scores
 from trelliswork.models.calibration import observed, temperature_of_sequences
@@ -54,19 +54,23 @@ class ChainTagger(Tagger):
     def _beam(self) -> Beam | None:
         return self._chain.beam
 
-    def log_prob(self, X: Any, y: Labels | None = None) -> NDArray[np.float64]:
+    def log_prob(self, X: Any, y: Labels | None = None, *, rules: Any = None) -> NDArray[np.float64]:
         """Return log p(words) of each sentence (n_sentences,), its end included if that is an event.
 
         With labels, log p(labels | sentence): as in `Tagger`, but a lexicon rules labels out.
         """
-        if y is None:
-            self._check_fitted()
-            log_p = [self._chain.log_evidence(*rows) for rows in self._rows(X, tempered=False)]
-            return np.concatenate([*log_p, np.empty(0)])
-        states, parts = self._tempered, list(self._rows(X))
-        pairs = zip(parts, self._masked(parts, y), strict=True)
-        log_p = [states.log_evidence(*given) - states.log_evidence(*every) for every, given in pairs]
-        return np.minimum(np.concatenate([*log_p, np.empty(0)]), 0.0)
+        if y is not None:
+            return super().log_prob(X, y, rules=rules)
+        if rules is not None:
+            raise ValueRangeError("rules are about labels: pass y, too.")
+        self._check_fitted()
+        log_p = [self._chain.log_evidence(*rows) for rows in self._rows(X, tempered=False)]
+        return np.concatenate([*log_p, np.empty(0)])
+
+    def _agreeing(self, X: Any, y: Labels) -> Iterator[Scores]:
+        for rows, offsets in self._masked(list(self._rows(X)), y):
+            for _, scores in self._tempered.batches(rows, offsets):
+                yield scores
 
     def _masked(self, parts: list[tuple[Rows, Offsets]], y: Labels) -> Iterator[tuple[Rows, Offsets]]:
         """Yield scores with -inf for all labels but those of y."""

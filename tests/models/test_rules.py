@@ -1,0 +1,164 @@
+"""Taggers under rules: every query given the rules, by enumeration; rules by sentence; errors; answers; commands."""
+
+import json
+from functools import cache
+from itertools import product
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose
+
+from tests.commands import run
+from tests.models.fitted import WORDS, fitted
+from tests.oracle.rules import satisfies
+from trelliswork import CRF, HMM, MRFTagger, evaluate
+from trelliswork.answers import Want, ask
+from trelliswork.errors import ImpossibleError, ShapeError, ValueRangeError
+from trelliswork.rules import AtMostOnce, Before, Count, Length, Pattern
+
+X = [["the", "dog", "ran"], ["the", "cat"], ["a", "dog", "saw", "the", "cat"], ["the", "dog", "saw", "a", "dog"]]
+Y = [["D", "N", "V"], ["D", "N"], ["D", "N", "V", "D", "N"], ["D", "N", "V", "D", "N"]]
+BIO = [["B-X", "I-X", "O"], ["O", "B-Y"], ["B-X", "I-X", "O", "O", "B-Y"], ["B-X", "I-X", "O", "B-X", "I-X"]]
+MODELS = {
+    "crf": lambda: CRF("U:%x[0,0]\nB", scheme=None).fit(X, Y),
+    "crf by position": lambda: CRF("U:%x[0,0]\nB:%x[0,0]", scheme=None).fit(X, Y),
+    "crf of order 2": lambda: CRF("U:%x[0,0]\nB", order=2, scheme=None).fit(X, Y),
+    "spans": lambda: CRF("U:%x[0,0]\nB").fit(X, BIO),
+    "hmm": lambda: HMM(unknown="symbol", emission_prior=0.5).fit(X, Y),
+    "hmm of order 2": lambda: HMM(order=2, unknown="symbol", emission_prior=0.5).fit(X, Y),
+    "mrf tagger": lambda: MRFTagger().fit(X, Y),
+}
+RULES = {
+    "spans": (AtMostOnce("X") & Before("X", "Y"), Length("X", 1) | Count("Y", 1), Pattern("O* X .*")),
+    "": (AtMostOnce("D", "N", "V") | Pattern("D N V .*"), Before("N", "V") & Count("D", 2), ~Count("N", 1)),
+}
+
+
+@cache
+def made(name):
+    return MODELS[name]()
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_queries_under_rules_by_enumeration(name):
+    model, sentence = made(name), ["the", "dog", "saw", "cat"]
+    labels = model.labels_
+    every = [list(row) for row in product(labels, repeat=4)]
+    p = np.exp(model.log_prob([sentence] * len(every), every))
+    for rule in RULES.get(name, RULES[""]):
+        good = np.array([satisfies(rule, row) for row in every])
+        share, q = p[good].sum(), np.where(good, p, 0) / p[good].sum()
+        best = np.argsort(-q, kind="stable")
+        assert_allclose(model.rules_probability([sentence], rule), share, rtol=1e-5)
+        assert_allclose(q[every.index(model.predict([sentence], rules=rule)[0])], q[best[0]], 1e-5)
+        (rows,) = model.predict_marginals([sentence], rules=rule)
+        for t, row in enumerate(rows):
+            want = {label: sum(q[n] for n, y in enumerate(every) if y[t] == label) for label in labels}
+            assert_allclose([row[label] for label in labels], [want[label] for label in labels], 1e-4, 1e-6)
+        (found,) = model.predict_topk([sentence], 3, rules=rule)
+        assert_allclose([q[every.index(labels)] for labels, _ in found], q[best[:3]], 1e-4, 1e-7)
+        assert_allclose([p for _, p in found], q[best[:3]], 1e-4, 1e-7)
+        some = [0, int(best[0]), len(every) // 2]
+        log_p = model.log_prob([sentence] * 3, [every[n] for n in some], rules=rule)
+        assert_allclose(np.exp(log_p), q[some], 1e-4, 1e-7)
+        distribution = model.posterior(sentence, rules=rule)
+        assert_allclose(distribution.entropy().item(), -(q[q > 0] * np.log(q[q > 0])).sum(), 1e-3, 1e-5)
+        (mode,) = distribution.named(distribution.mode)
+        assert_allclose(q[every.index(mode)], q[best[0]], 1e-5)
+        known = [None, every[best[1]][1], None, None]
+        agree = good & np.array([row[1] == known[1] for row in every])
+        (found,) = model.predict([sentence], rules=rule, known=[known])
+        assert_allclose(p[every.index(found)], p[agree].max(), 1e-5)
+
+
+def test_spans_under_rules_by_enumeration():
+    model, sentence, rule = made("spans"), ["the", "dog", "saw", "dog"], Length("X", 1)
+    every = [list(row) for row in product(model.labels_, repeat=4)]
+    p = np.exp(model.log_prob([sentence] * len(every), every, rules=rule))
+    (found,) = model.predict_spans([sentence], rules=rule)
+    from trelliswork.data.schemes import spans
+
+    for span, share in found:
+        assert_allclose(share, sum(q for row, q in zip(every, p, strict=True) if span in spans(row)), 1e-4, 1e-6)
+    assert rule.holds(model.predict([sentence], rules=rule)[0])
+
+
+@pytest.mark.parametrize("name", ["CRF", "HMM", "MRFTagger"])
+def test_rules_of_many_labels(name):
+    model = fitted(name)
+    rule = AtMostOnce("IN", "JJ", "RB", "VBD", "PRP") & Before("DT", ".")
+    plain, ruled = model.predict(WORDS), model.predict(WORDS, rules=rule)
+    assert not all(map(rule.holds, plain))
+    assert all(map(rule.holds, ruled))
+    same = [rule.holds(row) for row in plain]
+    assert [row for row, ok in zip(ruled, same, strict=True) if ok] == [
+        r for r, ok in zip(plain, same, strict=True) if ok
+    ]
+    each = [rule if n % 2 else None for n in range(len(WORDS))]
+    mixed = model.predict(WORDS, rules=each)
+    assert mixed == [ruled[n] if n % 2 else plain[n] for n in range(len(WORDS))]
+    assert list(model.predict_flat(WORDS, rules=repr(rule))) == [label for row in ruled for label in row]
+
+
+def test_what_cannot_be_is_an_error():
+    model = made("crf")
+    with pytest.raises(
+        ImpossibleError, match=r'sentence 1: no labeling of its 2 words satisfies Count\("D", minimum=3\)'
+    ):
+        model.predict(X[:2], rules=[None, Count("D", 3)])
+    known = [["D" if n == 2 else None] * len(x) for n, x in enumerate(X)]
+    with pytest.raises(ImpossibleError, match=r"sentence 2: no labeling of its 5 words satisfies Count") as caught:
+        model.predict_marginals(X, rules=Count("D", maximum=0), known=known)
+    assert caught.value.sentence == 2
+    with pytest.raises(ValueRangeError, match="'Dt' is not one of the labels: did you mean 'D'"):
+        model.predict(X, rules=AtMostOnce("Dt"))
+    with pytest.raises(ShapeError, match="a list of 4, got 1"):
+        model.predict(X, rules=[AtMostOnce("D")])
+    with pytest.raises(ValueRangeError, match="a rule is a value of"):
+        model.predict(X, rules=3)
+    with pytest.raises(ValueRangeError, match="pass y"):
+        made("hmm").log_prob(X, rules=AtMostOnce("D"))
+    with pytest.raises(ValueRangeError, match="rules are about the labels of taggers"):
+        ask(fitted("KneserNey"), WORDS, rules=AtMostOnce("D"))
+    assert made("crf").rules_probability([], AtMostOnce("D")).shape == (0,)
+
+
+def test_answers_have_the_probability_of_the_rules():
+    model, rule = made("crf"), AtMostOnce("D")
+    want = Want(marginals=True, log_prob=True, topk=2, entropy=True)
+    answers = ask(model, X, want, rules=rule)
+    assert_allclose([a.rules_probability for a in answers], model.rules_probability(X, rule))
+    assert [a.value for a in answers] == model.predict(X, rules=rule)
+    assert_allclose([a.log_prob for a in answers], np.log([a.alternatives[0][1] for a in answers]), 1e-4)
+    assert answers[0].to_dict()["rules_probability"] == answers[0].rules_probability
+    assert answers[0].kind == "exact"
+    assert model.answer(X, rules=rule)[3].rules_probability < 0.5
+    assert evaluate(model, X, Y, rules=rule).accuracy < evaluate(model, X, Y).accuracy == 1
+
+
+def test_commands_with_rules(tmp_path):
+    model = CRF("U:%x[0,0]\nB", scheme=None).fit(X, Y)
+    model.input_ = {"format": "columns", "columns": [0], "label": 1, "separator": None}
+    model.save(tmp_path / "tagger")
+    rows = ["".join(f"{w} {t}\n" for w, t in zip(*pair, strict=True)) for pair in zip(X, Y, strict=True)]
+    (tmp_path / "gold").write_text("\n".join(rows))
+    (tmp_path / "words").write_text("\n".join("".join(f"{w}\n" for w in x) for x in X))
+    (tmp_path / "fields.rules").write_text("# fields\nAtMostOnce(D)\nBefore(N, V)\n")
+    rule = AtMostOnce("D") & Before("N", "V")
+    done = run("tag", "tagger", "words", "--rules", "fields.rules", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    found = [[line.split()[1] for line in part.splitlines()] for part in done.stdout.strip().split("\n\n")]
+    assert found == model.predict(X, rules=rule)
+    done = run("tag", "tagger", "words", "--rules", "fields.rules", "--output", "jsonl", cwd=tmp_path)
+    p = [json.loads(line)["rules_probability"] for line in done.stdout.splitlines()]
+    assert_allclose(p, model.rules_probability(X, rule), rtol=1e-5)
+    done = run("evaluate", "tagger", "gold", "--rules", "fields.rules", "--json", cwd=tmp_path)
+    assert json.loads(done.stdout)["accuracy"] < 1
+    (tmp_path / "bad.rules").write_text("AtMostOnce(D)\nAtMostOnce(Nn)\n")
+    done = run("tag", "tagger", "words", "--rules", "bad.rules", cwd=tmp_path)
+    assert done.returncode == 1
+    assert "bad.rules: 'Nn' is not one of the labels: did you mean 'N'" in done.stderr.replace("\n", " ")
+    (tmp_path / "hard.rules").write_text("Count(D, 3)\n")
+    done = run("tag", "tagger", "words", "--rules", "hard.rules", cwd=tmp_path)
+    assert done.returncode == 1
+    assert "Count(" in done.stderr
