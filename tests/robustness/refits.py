@@ -57,7 +57,7 @@ ESTIMATORS = {
     "factorial": (
         lambda: FactorialCRF(["tag", "first"], features="pos", max_iter=1),
         LAYERS,
-        lambda m: m._predict_layers(SENTENCES[:2]),
+        lambda m: m.predict(SENTENCES[:2]),
     ),
     "mrf-tagger": (lambda: MRFTagger(max_iter=1), TAGGED, lambda m: m.predict(SENTENCES)),
     "parser": (

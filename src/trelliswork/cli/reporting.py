@@ -98,7 +98,7 @@ def _first_sentences(given: Any) -> list[list[str]]:
     """Return some sentences of a text, or of its first file; none of counts and of standard input."""
     from trelliswork.data import read_text
     from trelliswork.data.ids import files_of
-    from trelliswork.data.shares import excerpts
+    from trelliswork.data.reading.shares import excerpts
     from trelliswork.report.samples import SEARCHED
 
     if isinstance(given, list) and given and isinstance(given[0], list):
