@@ -18,7 +18,7 @@ from trelliswork.errors import ValueRangeError
 from trelliswork.inference.chain.kernels import forward_backward, log_space, positions
 from trelliswork.inference.chain.kernels import viterbi as viterbi_kernels
 from trelliswork.inference.chain.kernels.records import Lattice, Outputs
-from trelliswork.inference.chain.potentials import Floats, Integers, Potentials, padded_width
+from trelliswork.inference.chain.potentials import Floats, Integers, Potentials
 
 _LEAST_VITERBI = 4 * threads.LEAST_WORK  # additions for which another thread pays off in Viterbi's algorithm
 
@@ -60,7 +60,7 @@ def forward(potentials: Potentials) -> Forward:
     """Run the forward pass; paper 1, eqs. 8 and 9, with scaling."""
     p = potentials
     (B, T), dtype = p.log_unary.shape[:2], p.log_unary.dtype
-    width = padded_width(p) if p.shared else 0
+    width = p.row_width if p.shared else 0
     result = Forward(
         p,
         emission=np.empty((B, T, width), dtype),

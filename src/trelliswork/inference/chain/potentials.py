@@ -12,13 +12,14 @@ from trelliswork.compute.checks import are_scores, check_lengths, check_scores, 
 from trelliswork.compute.padding import mask
 from trelliswork.compute.simd import VECTOR_BYTES
 from trelliswork.errors import ShapeError, ValueRangeError
-from trelliswork.inference.chain.kernels.forward_backward import LIMIT_32, LIMIT_64, ROWS, lay_transitions
+from trelliswork.inference.chain.kernels.forward_backward import LIMIT_32, LIMIT_64, ROWS, group_size, lay_transitions
 from trelliswork.inference.chain.kernels.records import Chains, Pairwise, Transitions
 
 Floats = NDArray[np.floating]
 Integers = NDArray[np.int64]
 # The largest beta / c of a safe sequence (see ``kernels.forward_backward``).
 LIMIT = {np.dtype(np.float32): LIMIT_32, np.dtype(np.float64): LIMIT_64}
+PAGE = 4096  # bytes
 
 
 @dataclass(eq=False)
@@ -56,11 +57,16 @@ class Potentials:
         """True if no sequence is padded."""
         return self.given_lengths is None or bool(self.given_lengths.min() == self.log_unary.shape[1])
 
+    @property
+    def row_width(self) -> int:
+        """Numbers in a row of the kernels' arrays."""
+        return row_width(self.log_unary.shape[2], self.log_unary.dtype)
+
     @cached_property
     def ranges(self) -> list[tuple[int, int]]:
         """Ranges of ``order`` of about equal work: whole groups of sequences that advance together."""
         costs = self.lengths[self.order] * self.log_unary.shape[2] ** 2
-        return threads.cut(costs, multiple=ROWS, least=threads.LEAST_WORK)
+        return threads.cut(costs, multiple=group_size(self.row_width), least=threads.LEAST_WORK)
 
     @cached_property
     def mixing(self) -> bool:
@@ -86,7 +92,7 @@ class Potentials:
     @cached_property
     def transitions(self) -> Transitions:
         """The shared transition matrix in probability space, as the kernels take it."""
-        S, Sp, dtype = self.log_unary.shape[2], padded_width(self), self.log_unary.dtype
+        S, Sp, dtype = self.log_unary.shape[2], self.row_width, self.log_unary.dtype
         wide = 2 * VECTOR_BYTES // dtype.itemsize
         strips = (-(-Sp // wide), S, wide)
         matrix, panels, panels_t = np.empty((Sp, Sp), dtype), np.empty(strips, dtype), np.empty(strips, dtype)
@@ -187,6 +193,11 @@ def whole_vectors(n: int, dtype: DTypeLike) -> int:
     return -(-n // width) * width
 
 
-def padded_width(p: Potentials) -> int:
-    """Return S rounded up to whole vectors and to a multiple of four: the kernels take four rows at a time."""
-    return -(-whole_vectors(p.log_unary.shape[2], p.log_unary.dtype) // ROWS) * ROWS
+def row_width(n_states: int, dtype: DTypeLike) -> int:
+    """Return S rounded up to whole vectors and to a multiple of four: the kernels take four rows at a time.
+
+    Rows of whole pages would all map to the same cache lines, so they get one vector more.
+    """
+    width = -(-whole_vectors(n_states, dtype) // ROWS) * ROWS
+    whole_pages = width * np.dtype(dtype).itemsize % PAGE == 0
+    return width + max(ROWS, whole_vectors(1, dtype)) if whole_pages else width

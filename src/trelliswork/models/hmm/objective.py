@@ -22,9 +22,9 @@ from trelliswork.errors import ImpossibleError, ValueRangeError
 from trelliswork.inference import chain
 from trelliswork.inference.chain.beam import Beam, BeamStatistics, joined
 from trelliswork.inference.chain.beam import passes as beam_passes
-from trelliswork.inference.chain.kernels.forward_backward import ROWS
+from trelliswork.inference.chain.kernels.forward_backward import group_size
 from trelliswork.inference.chain.kernels.lanes import STATES
-from trelliswork.inference.chain.potentials import LIMIT, whole_vectors
+from trelliswork.inference.chain.potentials import LIMIT, row_width, whole_vectors
 from trelliswork.learning import whole
 from trelliswork.models.hmm.data import (
     Counts,
@@ -128,7 +128,7 @@ class _Tables:
         self.dtype, self.S, self.V = dtype, parameters.n_states, parameters.n_symbols
         self.lane_count = 2 * VECTOR_BYTES // dtype.itemsize
         self.lane_width = whole_vectors(self.S, dtype)
-        self.row_width = -(-self.lane_width // ROWS) * ROWS
+        self.row_width = row_width(self.S, dtype)
         end = np.zeros(self.S) if parameters.log_end is None else parameters.log_end
         self.start, log_start = self._rows(parameters.log_start[None], self.row_width)
         self.end, log_end = self._rows(end[None], self.row_width)
@@ -219,10 +219,9 @@ def _add_range(
     first, offsets, S = which[0], observed.offsets, tables.S
     lengths = np.diff(offsets[first : which[1] + 1])
     in_lanes = _fits_lanes(lengths, tables)
-    run, laid, group = (
-        (kernels.by_lane, tables.lanes, tables.lane_count) if in_lanes else (kernels.by_row, tables.rows, ROWS)
-    )
+    run, laid = (kernels.by_lane, tables.lanes) if in_lanes else (kernels.by_row, tables.rows)
     width = laid.emission.shape[1]
+    group = tables.lane_count if in_lanes else group_size(width)
     n_parts = max(MOST_SLOTS, int(lengths.sum()) * width * tables.dtype.itemsize // PART_BYTES)
     ranges = threads.cut(lengths * S * S, multiple=group, least=threads.LEAST_WORK, most=n_parts)
     numbers = {start: k for k, (start, _) in enumerate(ranges)}

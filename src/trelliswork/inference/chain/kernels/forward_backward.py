@@ -48,7 +48,7 @@ from trelliswork.compute.tiles import add_outer, load_tile, store_tile, tile
 from trelliswork.inference.chain.kernels.records import Chains, Outputs, Transitions, make_lattice
 
 ROWS = 4  # sequences that advance together
-MANY, WIDE = 16, 256  # from this many states on, more do
+MANY, WIDE = 16, 128  # from this many states on, more do
 MORE = 8 if VECTOR_BYTES == 64 else ROWS  # rows of a product for which there are registers
 BLOCK = 64  # positions whose w is kept for one pass over the transition counts
 # Numbers below the smallest normal one are lost; times the limit that is still far below the type's precision.
@@ -85,10 +85,12 @@ row_of = method("row", _row_of_array)
 fill = method("fill", _fill_from_array)
 
 
-@helper
-def _group_size(Sp):
+def group_size(Sp):
     """Return how many sequences advance together: more if the transitions do not stay in the first-level cache."""
     return MANY if Sp >= WIDE else ROWS
+
+
+_group_size = helper(group_size)
 
 
 @helper
