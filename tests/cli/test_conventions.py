@@ -25,6 +25,7 @@ WITHOUT_JSON = {"data bundled", "explore", "serve", "tag", "parse"}
 
 
 def walk(command: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Any]]:
+    command = getattr(command, "inner", command)  # a train command is completed when it is needed
     yield path, command
     for name in command.list_commands(None) if hasattr(command, "list_commands") else ():
         yield from walk(command.get_command(None, name), (*path, name))

@@ -59,7 +59,7 @@ def test_unforeseen_errors_end_in_one_line_and_a_log(error, command, monkeypatch
 
 
 def test_an_error_while_options_are_read_is_one_line(command, monkeypatch):
-    monkeypatch.setattr("trelliswork.cli.lazy.import_module", lambda name: 1 / 0)
+    monkeypatch.setattr("trelliswork.cli.resolve_name", lambda name: 1 / 0)
     code, _, err = command("tag")
     assert code == 1
     assert one_line(err)

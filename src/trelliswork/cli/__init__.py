@@ -2,53 +2,69 @@
 
 import os
 import sys
+from pkgutil import resolve_name
 from typing import Annotated, Any
 
 import typer
+from typer.core import TyperGroup
+from typer.main import get_command
 
 from trelliswork import __version__
-from trelliswork.cli.lazy import LazyGroup, set_threads
-from trelliswork.cli.running import exit_code, let_others_speak, open_streams, settings, silence_others
+from trelliswork.cli.help import Command, set_threads
+from trelliswork.cli.running import (
+    exit_code,
+    let_others_speak,
+    open_streams,
+    report_errors,
+    settings,
+    silence_others,
+)
 
-# The module of each command, and the name of its function or group there, in the order of --help.
-COMMANDS = {
-    "demo": "demo:demo",
-    "info": "info:info",
-    "warmup": "warmup:warmup",
-    "check": "check:check",
-    "data": "data:app",
-    "cluster": "cluster:cluster",
-    "train": "train:app",
-    "evaluate": "use.evaluate:evaluate",
-    "calibrate": "use.calibrate:calibrate",
-    "inspect": "use.inspect:inspect",
-    "convert": "use.convert:convert",
-    "tag": "use.tag:tag",
-    "parse": "use.parse:parse",
-    "select": "use.select:select",
-    "score": "use.score:score",
-    "sample": "use.language_model:sample",
-    "fill": "use.language_model:fill",
-    "neighbors": "use.language_model:neighbors",
-    "embeddings": "use.language_model:embeddings",
-    "explore": "use.serve:explore",
-    "serve": "use.serve:serve",
-}
+# The module of each command, and the name of its function or group there, by panel and in the order of --help.
 PANELS = {
-    "Start": "demo info warmup",
-    "Data": "check data cluster",
-    "Models": "train evaluate calibrate inspect convert",
-    "Use": "tag parse select",
-    "Language models": "score sample fill neighbors embeddings",
-    "Service": "explore serve",
+    "Start": {"demo": "demo:demo", "info": "info:info", "warmup": "warmup:warmup"},
+    "Data": {"check": "check:check", "data": "data:app", "cluster": "cluster:cluster"},
+    "Models": {
+        "train": "train:app",
+        "evaluate": "use.evaluate:evaluate",
+        "calibrate": "use.calibrate:calibrate",
+        "inspect": "use.inspect:inspect",
+        "convert": "use.convert:convert",
+    },
+    "Use": {"tag": "use.tag:tag", "parse": "use.parse:parse", "select": "use.select:select"},
+    "Language models": {
+        "score": "use.score:score",
+        "sample": "use.language_model:sample",
+        "fill": "use.language_model:fill",
+        "neighbors": "use.language_model:neighbors",
+        "embeddings": "use.language_model:embeddings",
+    },
+    "Service": {"explore": "use.serve:explore", "serve": "use.serve:serve"},
 }
+COMMANDS = {name: (panel, place) for panel, places in PANELS.items() for name, place in places.items()}
+SHARED = ("tag", "parse", "score", "cluster")  # whose work processes can share, beside those of groups
 
 
-class _Commands(LazyGroup):
-    """All commands."""
+class _Commands(TyperGroup):
+    """All commands, each of which is imported when it is asked for, so that ``--help`` answers at once."""
 
-    places = COMMANDS
-    panels = PANELS
+    def list_commands(self, ctx: Any) -> list[str]:
+        """Return the names of the commands, in the order of --help."""
+        return list(COMMANDS)
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        """Return a command, or None if there is none of that name."""
+        if cmd_name not in COMMANDS:
+            return None
+        panel, place = COMMANDS[cmd_name]
+        found = resolve_name(f"trelliswork.cli.{place}")
+        if not isinstance(found, typer.Typer):
+            single = typer.Typer(rich_markup_mode="rich", pretty_exceptions_enable=False, add_completion=False)
+            single.command(cmd_name, cls=Command)(report_errors(found, shared=cmd_name in SHARED))
+            found = single
+        command: Any = get_command(found)
+        command.name, command.rich_help_panel = cmd_name, panel
+        return command
 
 
 app = typer.Typer(

@@ -1,16 +1,18 @@
-"""The help of a command: groups of options, each with its name at the left and its meaning at the right."""
+"""Commands: their help, with names of options at the left and their meaning at the right, and ``--threads``."""
 
 import inspect
 import math
 from collections import defaultdict
 from collections.abc import Collection
-from typing import Any
+from typing import Annotated, Any
 
 import typer
 from typer.core import TyperCommand
+from typer.main import get_command
 
 NAMES = 26  # characters for names of options
 OTHER = "Options"  # options without a group
+WITHOUT_THREADS = ("warmup", "bundled")  # commands that compute nothing, or in processes of their own
 
 
 class Command(TyperCommand):
@@ -20,6 +22,11 @@ class Command(TyperCommand):
     """
 
     shown: Collection[str] = ()
+
+    def __init__(self, name: str | None, **options: Any) -> None:
+        super().__init__(name, **options)
+        if name not in WITHOUT_THREADS:
+            self.params.append(_threads_option())
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Read the options; nan, which is in no range, is refused like other numbers outside of it."""
@@ -75,3 +82,32 @@ def _row(parameter: Any, ctx: Any) -> tuple[str, str]:
     if not parameter.is_flag and len(shown) <= NAMES:
         names = shown
     return names, text.strip()
+
+
+def set_threads(threads: int | None) -> None:
+    """Set the number of threads, if one is given."""
+    if threads is not None:
+        from trelliswork.compute.threads import set_num_threads
+
+        set_num_threads(threads)
+
+
+def _threads_option() -> Any:
+    """Return the option; given before the command and after it, the latter counts."""
+    single = typer.Typer(add_completion=False)
+
+    @single.command()
+    def _(
+        threads: Annotated[
+            int | None,
+            typer.Option(
+                min=1,
+                callback=set_threads,
+                expose_value=False,
+                show_default=False,
+                help="Number of threads; all cores by default.",
+            ),
+        ] = None,
+    ) -> None: ...
+
+    return get_command(single).params[0]

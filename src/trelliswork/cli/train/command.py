@@ -5,13 +5,14 @@ files. It reads the files, calls ``job.fit`` and returns facts about the data. E
 run or its help is shown, so that ``trelliswork --help`` is fast.
 """
 
-import importlib
 import inspect
 import json as json_module
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
+from pkgutil import resolve_name
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
@@ -19,7 +20,6 @@ from typer.core import TyperCommand
 
 from trelliswork.cli.help import Command
 from trelliswork.cli.inputs import dev_input, inputs_of
-from trelliswork.cli.lazy import add_threads
 from trelliswork.cli.options import ForceOption, JsonOption, QuietOption
 from trelliswork.cli.progress import training_progress, usage_line
 from trelliswork.cli.reporting import ReportOption, report_training
@@ -127,54 +127,28 @@ class Job:
 
 
 class TrainCommand(TyperCommand):
-    """A ``train`` command whose options are completed from an estimator when they are first needed."""
+    """A ``train`` command, which is completed from its estimator when it is called or its help is shown."""
 
     def __init__(self, name: str, module: str, estimator: str, summary: str, example: str) -> None:
-        super().__init__(name=name, help=summary, epilog=f"Example: trelliswork {example}", callback=lambda: None)
         self._run = f"trelliswork.cli.train.{module}:{name.replace('-', '_')}"
         self._estimator = f"trelliswork.models.{estimator}"
-        self._inner: Any = None
+        super().__init__(name=name, help=summary, epilog=f"Example: trelliswork {example}")
 
-    @property
+    @cached_property
     def inner(self) -> Any:
         """The complete command."""
-        if self._inner is None:
-            with extras_for(f"'train {self.name}'"):
-                run, estimator = _imported(self._run), _imported(self._estimator)
-            app = typer.Typer(pretty_exceptions_enable=False, rich_markup_mode="rich", add_completion=False)
-            command = app.command(self.name, cls=Command, help=inspect.getdoc(run), epilog=self.epilog)
-            command(_function(run, estimator, self.name or ""))
-            self._inner = typer.main.get_command(app)
-            self._inner.shown = shown_options(self.name or "", [p.name for p in self._inner.params])
-            add_threads(self._inner)
-        return self._inner
+        with extras_for(f"'train {self.name}'"):
+            run, estimator = resolve_name(self._run), resolve_name(self._estimator)
+        app = typer.Typer(pretty_exceptions_enable=False, rich_markup_mode="rich", add_completion=False)
+        command = app.command(self.name, cls=Command, help=inspect.getdoc(run), epilog=self.epilog)
+        command(_function(run, estimator, self.name or ""))
+        inner: Any = typer.main.get_command(app)
+        inner.shown = shown_options(self.name or "", [p.name for p in inner.params])
+        return inner
 
-    @property
-    def params(self) -> Any:
-        """Options and arguments."""
-        return self.inner.params if getattr(self, "_run", None) else []
-
-    @params.setter
-    def params(self, value: Any) -> None:
-        """Ignore the empty list of the base class."""
-
-    def print_help(self, ctx: Any, shown: Any) -> None:
-        """Show the help of the complete command, with some of the options or all."""
-        self.inner.print_help(ctx, shown)
-
-    def format_help(self, ctx: Any, formatter: Any) -> None:
-        """Show the help of the complete command."""
-        self.inner.format_help(ctx, formatter)
-
-    def invoke(self, ctx: Any) -> Any:
-        """Run the complete command."""
-        return self.inner.invoke(ctx)
-
-
-def _imported(place: str) -> Any:
-    """Return the object of a place such as ``"module:name"``."""
-    module, _, name = place.partition(":")
-    return getattr(importlib.import_module(module), name)
+    def make_context(self, *args: Any, **options: Any) -> Any:
+        """Return the context of the complete command, which runs instead of this one."""
+        return self.inner.make_context(*args, **options)
 
 
 def _function(run: Run, estimator: Any, name: str) -> Callable[..., None]:
