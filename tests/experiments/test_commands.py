@@ -135,10 +135,10 @@ def test_the_exact_experiment_is_reproduced():
     assert by_star <= by_exact + 1e-6
     for name in ("exact likelihood", "star bound", "chain bound"):
         exact, star, chain = (
-            ours[f"trained by {name}: {what}"] for what in ("exact log-likelihood", "star bound", "chain bound")
+            ours[f"trained by {name}: {what}"] for what in ("exact log-likelihood", "star bound", "endless chain")
         )
-        assert abs(chain - exact) < 1e-8  # of a circle of this length
         assert star <= exact
+        assert abs(chain - exact) < 0.01
     assert ours["trained by star bound: star bound"] < by_star
     assert ours["trained by star bound: star bound"] >= ours["trained by exact likelihood: star bound"] - 1e-6
 

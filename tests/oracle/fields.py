@@ -26,6 +26,22 @@ def circle_log_z(log_unary: Array, tables: Array, n_positions: int) -> float:
     return log_sum([circle_score(log_unary, tables, words) for words in everything])
 
 
+def long_circle_log_z(log_unary: Array, tables: Array, n_positions: int) -> float:
+    """Return log Z of a circle of any length by powers of the transfer matrix, whose states are K words."""
+    K, C = tables.shape[:2]
+    step = np.zeros((C**K, C**K))
+    for words in itertools.product(range(C), repeat=K + 1):  # a step drops the first word and adds the last
+        score = log_unary[words[-1]] + sum(t[words[K - d], words[K]] for d, t in enumerate(tables, start=1))
+        row, column = (np.ravel_multi_index(some, (C,) * K) for some in (words[:-1], words[1:]))
+        step[row, column] = np.exp(score)
+    result, log_scale = np.eye(C**K), 0.0
+    for bit in f"{n_positions:b}":
+        result = result @ result @ (step if bit == "1" else np.eye(C**K))
+        top = result.max()
+        result, log_scale = result / top, 2 * log_scale + np.log(top)
+    return float(np.log(np.trace(result)) + log_scale)
+
+
 def sentence_score(log_unary: Array, tables: Array, words: tuple[int, ...]) -> float:
     """Return the score of words and of pairs with at least one word, between K pads (0) on both sides."""
     K = len(tables)

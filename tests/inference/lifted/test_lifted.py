@@ -23,7 +23,7 @@ from trelliswork.inference.lifted import (
     sentences,
 )
 from trelliswork.inference.lifted.ais import annealed_log_z
-from trelliswork.inference.lifted.chain_cover import perron, ring, ring_length
+from trelliswork.inference.lifted.chain_cover import perron
 from trelliswork.inference.lifted.conditionals import conditionals, log_norms
 from trelliswork.inference.lifted.exponentials import ExpTable
 from trelliswork.inference.lifted.potentials import dense
@@ -50,11 +50,11 @@ def test_bounds_hold_and_chains_are_tighter_than_stars(K, C, seed, size):
     given_tables = as_tables(tables)
     N = 2 * K + 3
     truth = fields.circle_log_z(log_unary, tables, N) / N
-    assert_allclose(exact.cyclic_log_z(log_unary, given_tables, N) / N, truth, rtol=1e-10)
+    assert_allclose(fields.long_circle_log_z(log_unary, tables, N) / N, truth, rtol=1e-10)
     star = Star(log_unary, given_tables).tighten(tol=1e-7, max_passes=60)
     assert star.value >= truth - 1e-9  # for any length of at least 2K + 1
     # The bound of the chains is that of an endless circle, whose C^K states have roots that add up.
-    endless = exact.cyclic_log_z(log_unary, given_tables, 2**20) / 2**20
+    endless = fields.long_circle_log_z(log_unary, tables, 2**20) / 2**20
     chain = ChainCover(log_unary, given_tables).tighten(tol=1e-7, max_iter=40)
     assert chain.value >= endless - 1e-5
     assert chain.value <= star.value + 1e-5  # true at the tightest bounds; these are close enough
@@ -68,63 +68,6 @@ def test_bounds_hold_and_chains_are_tighter_than_stars(K, C, seed, size):
         assert_allclose(
             (np.concatenate([[0], best.weights])[:, None] * best.unaries).sum(0), log_unary, atol=1e-9, rtol=1e-9
         )
-
-
-@pytest.mark.parametrize(("K", "C"), [(1, 3), (2, 2), (2, 3), (3, 2)])
-@pytest.mark.parametrize("extra", [1, 2, 3])  # among them circles whose rings are shorter
-def test_chains_closed_to_rings_bound_circles_of_any_length(K, C, extra):
-    """Above the exact value at a finite N, where the bound of an endless circle may fail; exact for K = 1."""
-    N = 2 * K + extra
-    below = 0
-    for seed in range(6 if K == 1 else 3):
-        log_unary, tables = field(K, C, seed)
-        truth = fields.circle_log_z(log_unary, tables, N) / N
-        cover = ChainCover(log_unary, as_tables(tables))
-        found = cover.tighten(n_positions=N, max_iter=40)
-        assert found.value >= truth - 1e-9
-        assert found.n_positions == N
-        if K == 1:
-            below += cover.tighten().value < truth - 1e-6
-            assert (found.kind, found.converged) == ("exact", True)
-            assert_allclose(found.value, truth, rtol=1e-10)
-        else:
-            assert found.kind == "upper"
-            assert (np.diff(found.history) <= 1e-9).all()
-            if all(ring_length(N, distance) > K for distance in range(1, K + 1)):
-                assert found.value <= Star(log_unary, as_tables(tables)).tighten(max_passes=200).value + 1e-5
-            best = cover.tighten(n_positions=N, optimize_weights=True, max_iter=60)
-            assert truth - 1e-9 <= best.value <= found.value + 1e-6
-            unaries = log_unary + np.random.default_rng(seed).normal(size=(K + 1, C))
-            unaries[1] += (log_unary - unaries[1:].mean(0)) * K
-            assert cover.tighten(unaries=unaries, n_positions=N, max_iter=0).value >= truth - 1e-9
-    assert K > 1 or below  # the bound of an endless circle does fail
-    endless = cover.tighten(max_iter=15).value
-    assert_allclose(cover.tighten(n_positions=2**16, max_iter=15).value, endless, atol=1e-8 if K == 1 else 3e-3)
-
-
-@pytest.mark.parametrize(("K", "N"), [(2, 6), (2, 7), (3, 9), (3, 8)])
-def test_words_that_are_tied_at_one_distance_form_rings(K, N):
-    """With all weight on that distance the bound is exact: the sum of gcd(N, K) rings."""
-    log_unary, tables = field(K, 2, seed=N)
-    tables[: K - 1] = 0
-    weights = np.full(K, 1e-7)
-    weights[-1] = 1 - weights[:-1].sum()
-    found = ChainCover(log_unary, as_tables(tables)).tighten(weights, n_positions=N, max_iter=0)
-    assert_allclose(found.value, fields.circle_log_z(log_unary, tables, N) / N, atol=1e-5)
-
-
-def test_rings_match_the_reference_and_its_gradient():
-    log_unary, tables = field(1, 4, seed=2)
-    for n in (2, 3, 7):
-        found = ring(SparseTable(tables[0]), 2.0, log_unary, n)
-        log_root, edges = reference.ring(2 * tables[0] + log_unary, n)
-        assert_allclose(found.log_root, log_root, rtol=1e-12)
-        assert_allclose(np.exp(found.log_margin), edges.sum(0), rtol=1e-10)
-        assert_allclose(found.mean_score, (edges * 2 * tables[0]).sum(), rtol=1e-10)
-        bumped = tables[0].copy()
-        bumped[1, 2] += 1e-6
-        slope = (reference.ring(2 * bumped + log_unary, n)[0] - log_root) / 2e-6
-        assert_allclose(edges[1, 2], slope, rtol=1e-4)
 
 
 def test_a_bound_is_not_exact_before_power_iteration_converges():
@@ -146,7 +89,7 @@ def test_any_delta_and_any_split_bound_the_circle(K):
     log_unary, tables = field(K, 2, seed=K)
     rng = np.random.default_rng(0)
     truth = fields.circle_log_z(log_unary, tables, 2 * K + 1) / (2 * K + 1)
-    endless = exact.cyclic_log_z(log_unary, as_tables(tables), 4096) / 4096
+    endless = fields.long_circle_log_z(log_unary, tables, 4096) / 4096
     for _ in range(5):
         delta = rng.normal(size=(K, 2))
         log_z, _ = Star(log_unary, as_tables(tables)).belief_propagation(delta)
@@ -356,12 +299,6 @@ def test_invalid_input_is_rejected():
         Star(log_unary, as_tables(tables)).tighten(delta=np.zeros((1, 3)))
     with pytest.raises(ValueRangeError, match="weights must be 2 positive"):
         ChainCover(log_unary, as_tables(tables)).tighten(weights=np.array([0.9, 0.2]))
-    with pytest.raises(ValueRangeError, match="at least 2K"):
-        exact.cyclic_log_z(log_unary, as_tables(tables), 4)
-    with pytest.raises(ValueRangeError, match="at least 2K"):
-        ChainCover(log_unary, as_tables(tables)).tighten(n_positions=4)
-    with pytest.raises(ValueRangeError, match="rings need powers of a table of 5,000 words"):
-        ChainCover(np.zeros(5000), [LowRankTable(np.zeros((5000, 1)), np.zeros((5000, 1)))]).tighten(n_positions=9)
     assert [exact.fits(C, K) for C, K in ((4096, 1), (4097, 1), (64, 2), (65, 2))] == [True, False, True, False]
     with pytest.raises(ValueRangeError, match=r"100\^2 states are too many for transfer matrices, at most 4,096"):
         exact.sentence_log_z(np.zeros(100), [SparseTable(np.zeros((100, 100)))] * 2, 3)

@@ -1,25 +1,22 @@
 """The chain cover: one chain per distance, with weights and unaries fixed or optimized.
 
-The bound is that of an endless circle, with the Perron roots of the chains by power iteration. For a circle of N words
-and a small vocabulary the chains are closed to rings.
+The bound is that of an endless circle, with the Perron roots of the chains by power iteration.
 """
 
 from dataclasses import dataclass
-from math import gcd
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import logsumexp
 
 from trelliswork.errors import ShapeError, ValueRangeError
-from trelliswork.inference.lifted.exact import MOST_STATES, check_positions, log_power
 from trelliswork.inference.lifted.exponentials import MEMORY, SMALL, ExpTable
-from trelliswork.inference.lifted.potentials import Table, check_tables, dense
+from trelliswork.inference.lifted.potentials import Table, check_tables
 
 Array = NDArray[np.float64]
 LAZY = 0.2  # fraction of the vector that a step of power iteration keeps
 LEAST_WEIGHT = 1e-2  # minimum weight of a distance, because tables are divided by it
-LEAST_LOG = -700.0  # logarithm of margins that underflow
+LEAST_LOG = -700.0  # the logarithms of margins are at least this in a mean: they may underflow
 
 
 @dataclass(frozen=True)
@@ -76,47 +73,11 @@ def _lazily(moved: Array, before: Array) -> Array:
 
 
 @dataclass(frozen=True)
-class Ring:
-    """A chain closed to a ring: n words in a circle with T(x, y) = exp(a(y) + theta(x, y)); see ``reference`` (5)."""
-
-    log_root: float  # log tr T^n / n, which tends to the logarithm of the Perron root
-    log_margin: Array  # (C,) log probabilities of words
-    mean_score: float  # expected theta of an edge
-    converged: bool = True  # nothing is iterated
-    residual: float = 0.0
-
-    @property
-    def log_above(self) -> float:
-        """Equal to ``log_root``, which is exact."""
-        return self.log_root
-
-
-def ring(table: Table, scale: float, log_unary: Array, n: int) -> Ring:
-    """Return the ring of n > 1 words with theta = scale * table. Time O(C^3 log n), memory O(C^2)."""
-    theta = scale * dense(table)
-    log_step = theta + log_unary
-    rest, log_scale = log_power(log_step, n - 1)
-    log_edges = log_step + rest.T  # a pair, and all paths around the rest of the circle
-    log_sum = float(logsumexp(log_edges))
-    edges = np.exp(log_edges - log_sum)
-    with np.errstate(divide="ignore"):
-        margin = np.maximum(np.log(edges.sum(0)), LEAST_LOG)
-    score = float(edges.ravel() @ np.where(edges > 0, theta, 0.0).ravel())
-    return Ring((log_sum + log_scale) / n, margin, score)
-
-
-def ring_length(n_positions: int, distance: int) -> int:
-    """Return the number of words of each ring at a distance l in a circle: N / gcd(N, l)."""
-    return n_positions // gcd(n_positions, distance)
-
-
-@dataclass(frozen=True)
 class ChainBound:
     """An upper bound of the limit of A / N for N -> infinity, or the limit itself if K = 1 and its weight is 1.
 
-    A / N of a small circle may be larger; with ``n_positions`` the bound is that of a circle of N words.
-    ``residual`` is the largest sum of differences between the margins of a part and their geometric mean; for a single
-    chain it is the residual of power iteration.
+    A / N of a small circle may be larger. ``residual`` is the largest sum of differences between the margins of a part
+    and their geometric mean; for a single chain it is the residual of power iteration.
     """
 
     value: float  # in nats per position
@@ -128,8 +89,6 @@ class ChainBound:
     converged: bool
     history: list[float]
     kind: str = "upper"  # or "exact"
-    bound: str = "chain"
-    n_positions: int | None = None  # N; None is an endless circle
 
 
 @dataclass
@@ -140,20 +99,16 @@ class _Point:
     unaries: Array
     value: float
     log_margins: Array
-    roots: "list[Perron | Ring]"
+    roots: list[Perron]
 
 
 class ChainCover:
-    """The chain cover of a model of K tables and unary scores (C,).
+    """The chain cover of a model of K tables and unary scores (C,)."""
 
-    ``memory`` is the maximum size of the exponentials of all distances in bytes.
-    """
-
-    def __init__(self, log_unary: Array, tables: "list[Table]", *, memory: int = MEMORY) -> None:
+    def __init__(self, log_unary: Array, tables: "list[Table]") -> None:
         self.K, self.n_words = check_tables(log_unary, tables)
-        self.log_unary, self.tables, self.memory = log_unary, tables, memory // self.K
+        self.log_unary, self.tables = log_unary, tables
         self._exps: dict[int, tuple[float, ExpTable]] = {}
-        self._n_positions: int | None = None
 
     def tighten(
         self,
@@ -163,27 +118,16 @@ class ChainCover:
         optimize_weights: bool = False,
         tol: float = 1e-6,
         max_iter: int = 100,
-        n_positions: int | None = None,
     ) -> ChainBound:
         """Search for the tightest unaries (K + 1, C), initially ``theta^0`` everywhere, and optionally weights.
 
         ``weights`` (K,) are rho of the distances, equal by default; their sum is at most 1, the remainder is the weight
         of single words. ``optimize_weights`` also searches for the best ones, in the second half of the iterations:
         never looser than unaries alone after half of them. The bound is jointly convex in both. The search stops when
-        the residual and the decrease of the value are smaller than ``tol``. ``n_positions`` is the number of words N of
-        the circle, endless by default; for small vocabularies.
+        the residual and the decrease of the value are smaller than ``tol``.
 
-        Each iteration costs O(K C^2) per step of power iteration; new weights require new exponentials. With
-        ``n_positions`` it costs O(K C^3 log N).
+        Each iteration costs O(K C^2) per step of power iteration; new weights require new exponentials.
         """
-        if n_positions is not None:
-            check_positions(n_positions, self.K)
-            if self.n_words > MOST_STATES:
-                raise ValueRangeError(
-                    f"rings need powers of a table of {self.n_words:,} words, at most {MOST_STATES:,} are supported: "
-                    "omit n_positions for the bound of an endless circle."
-                )
-        self._n_positions = n_positions
         rho = self._weights(weights)
         a = np.tile(self.log_unary, (self.K + 1, 1)) if unaries is None else np.array(unaries, np.float64)
         if a.shape != (self.K + 1, self.n_words):
@@ -225,10 +169,7 @@ class ChainCover:
                 break
         kind = "exact" if alone and point.roots[0].converged else "upper"
         weights, unaries, log_margins = point.weights[1:], point.unaries, point.log_margins
-        return ChainBound(
-            point.value, weights, unaries, log_margins, n_iter, residual, converged, history, kind,
-            n_positions=n_positions,
-        )  # fmt: skip
+        return ChainBound(point.value, weights, unaries, log_margins, n_iter, residual, converged, history, kind)
 
     def _weights(self, weights: Array | None) -> Array:
         rho = np.full(self.K, 1 / self.K) if weights is None else np.asarray(weights, np.float64)
@@ -241,20 +182,15 @@ class ChainCover:
         kept = self._exps.get(distance)
         if kept is None or kept[0] != rho:
             self._exps.pop(distance, None)  # free the large table before the next one is allocated
-            self._exps[distance] = rho, ExpTable(self.tables[distance - 1], 1 / rho, memory=self.memory)
+            self._exps[distance] = rho, ExpTable(self.tables[distance - 1], 1 / rho, memory=MEMORY // self.K)
         return self._exps[distance][1]
 
-    def _root(self, distance: int, rho: float, unary: Array, start: "Perron | Ring | None") -> "Perron | Ring":
-        if self._n_positions is not None:
-            return ring(self.tables[distance - 1], 1 / rho, unary, ring_length(self._n_positions, distance))
-        return perron(self._exp(distance, rho), unary, start if isinstance(start, Perron) else None)
-
-    def _at(self, rho: Array, unaries: Array, starts: "list[Perron | Ring] | None") -> _Point:
+    def _at(self, rho: Array, unaries: Array, starts: list[Perron] | None) -> _Point:
         log_sum = float(logsumexp(unaries[0]))
         value, margins, roots = rho[0] * log_sum, [unaries[0] - log_sum], []
         for distance in range(1, self.K + 1):
             start = None if starts is None else starts[distance - 1]
-            root = self._root(distance, float(rho[distance]), unaries[distance], start)
+            root = perron(self._exp(distance, float(rho[distance])), unaries[distance], start)
             # The bound must hold for any vectors, so the upper bound of the root is used.
             value += rho[distance] * root.log_above
             margins.append(root.log_margin - logsumexp(root.log_margin))
@@ -264,7 +200,7 @@ class ChainCover:
     def _mean(self, point: _Point) -> Array:
         """Return the weighted geometric mean of the margins: moves towards it keep the weighted sum of the unaries."""
         used = point.weights > 0
-        return point.weights[used] @ np.maximum(point.log_margins[used], -700.0)
+        return point.weights[used] @ np.maximum(point.log_margins[used], LEAST_LOG)
 
     def _other_weights(self, point: _Point, pace: float) -> _Point:
         """Move weight to distances whose chains have less entropy per position, and adjust the unaries."""
@@ -273,12 +209,9 @@ class ChainCover:
         excess = rho[:, None] * (point.unaries - self.log_unary)  # sums to 0; unaries are theta^0 + excess / rho
         for distance in range(1, self.K + 1):
             root = point.roots[distance - 1]
-            if isinstance(root, Ring):
-                pair = root.mean_score
-            else:
-                pair = self._exp(distance, rho[distance]).mean_score(
-                    root.log_left - root.log_root, point.unaries[distance] + root.log_right
-                )
+            pair = self._exp(distance, rho[distance]).mean_score(
+                root.log_left - root.log_root, point.unaries[distance] + root.log_right
+            )
             own = float(np.exp(point.log_margins[distance]) @ excess[distance]) / rho[distance]
             slope[distance] = root.log_root - pair - own
         if rho[0] > 0:

@@ -12,7 +12,7 @@ The model: words :math:`x_1 \dots x_N` in a circle, log-potentials :math:`\theta
 
 Its gradients are the star's marginals: :math:`\mu_l - \mu_0` for :math:`\delta^l`, (K + 1) times the edge's table for
 :math:`\theta^l`, and :math:`\sum_{l=0}^K \mu_l` for :math:`\theta^0` (not (K + 1) times the center's, unless delta is
-optimal). The tightest delta makes all margins equal; ``next_delta`` converges much faster than a sub-gradient:
+optimal). The tightest delta makes all margins equal; this update converges much faster than a sub-gradient:
 
 .. math:: \delta^l \leftarrow \delta^l + (\log \mu_0 - \log \mu_l) / (K + 2).                             (3)
 
@@ -23,17 +23,12 @@ optimal). The tightest delta makes all margins equal; ``next_delta`` converges m
     T_l(x, y) = e^{a_l(y) + \theta^l(x, y) / \rho_l},                                                     (4)
 
 :math:`\lambda` the Perron root: each distance alone is a set of chains, distance 0 are single words. This is the bound
-of an endless circle, :math:`N \to \infty`; at a small N the truth may be above it. In a circle of N words those at
-distance l form :math:`g_l = \gcd(N, l)` rings, and
-
-.. math:: \frac{A}{N} \le \rho_0 \log \sum_x e^{a_0(x)}
-    + \sum_{l \ge 1} \rho_l \frac{g_l}{N} \log \mathrm{tr}\, T_l^{N / g_l}.                               (5)
+of an endless circle, :math:`N \to \infty`; at a small N the truth may be above it.
 
 **How they compare.** At the best delta and the best a both are :math:`\max_\mu \langle\mu, \theta\rangle + H(\mu_0) -
 \sum_l \rho_l I(\mu_l)` over locally consistent margins, with :math:`\rho_l = 1/(K+1)` for the star (Wainwright et al.,
 2005). I is not negative, so more weight on every distance is tighter: chains with :math:`\rho_l = 1/K`, and with the
-best weights, are never above the star. For K = 1 the chain is exact. A ring of n words has at most 1 / n of I more
-entropy per word than an endless chain: (5) is below the star, too, if no ring is shorter than K + 1.
+best weights, are never above the star. For K = 1 the chain is exact.
 
 **Learning.** The tightest bound of the best table is :math:`-H(\hat\mu_0) + \sum_l \rho_l I(\hat\mu_l)`: linear in the
 weights. So a trained bound is best when all of the weight is on the distance with the largest mutual information:
@@ -65,19 +60,6 @@ def conditionals(left: Array, right: Array, bias: Array, weights: Array) -> tupl
     log_norm = logsumexp(scores, axis=-1)
     share = weights[:, None] * np.exp(scores - log_norm[:, None])
     return log_norm, share @ right, share.T @ left, share.sum(0)
-
-
-def ring(scores: Array, n: int) -> tuple[float, Array]:
-    """Return log tr exp(scores)^n / n, n words in a circle, and the edges' table (C, C), its gradient."""
-    top = scores.max()
-    matrix = np.exp(scores - top)
-    edges = matrix * np.linalg.matrix_power(matrix, n - 1).T  # a pair, and all paths around the rest of the circle
-    return float(np.log(edges.sum()) / n + top), edges / edges.sum()
-
-
-def next_delta(delta: Array, margins: Array) -> Array:
-    """Return a tighter delta (3)."""
-    return delta + (np.log(margins[0]) - np.log(margins[1:])) / (len(delta) + 2)
 
 
 def perron(scores: Array) -> tuple[float, Array]:

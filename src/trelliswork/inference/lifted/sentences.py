@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from scipy.special import logsumexp
 
 from trelliswork.inference.lifted import tiles
-from trelliswork.inference.lifted.exponentials import MEMORY, ExpTable
+from trelliswork.inference.lifted.exponentials import ExpTable
 from trelliswork.inference.lifted.potentials import Table
 
 Array = NDArray[np.float64]
@@ -43,13 +43,13 @@ def score_parts(log_unary: Array, tables: "Sequence[Table]", sentences: Sequence
     return parts
 
 
-def chain_log_z(log_unary: Array, table: "Table", max_length: int, *, memory: int = MEMORY) -> Array:
+def chain_log_z(log_unary: Array, table: "Table", max_length: int) -> Array:
     """Return log Z of chains of 0, 1, ..., ``max_length`` words between two pads, shape (max_length + 1,)."""
     log_z = np.zeros(max_length + 1)
     if max_length == 0:
         return log_z
     ends = _column(table, PAD)
-    exp = ExpTable(table, memory=memory)
+    exp = ExpTable(table)
     unary = without_pad(log_unary)
     log_alpha = unary + table.rows(np.array([PAD]))[0].double().numpy()
     for n in range(1, max_length + 1):
@@ -59,9 +59,7 @@ def chain_log_z(log_unary: Array, table: "Table", max_length: int, *, memory: in
     return log_z
 
 
-def cover_log_z(
-    weights: Array, unaries: Array, tables: "Sequence[Table]", max_length: int, *, memory: int = MEMORY
-) -> Array:
+def cover_log_z(weights: Array, unaries: Array, tables: "Sequence[Table]", max_length: int) -> Array:
     """Return an upper bound of log Z_M for M = 0, ..., ``max_length``; exact if K = 1 and its weight is 1.
 
     ``weights`` (K,) are rho of the distances, whose remainder to 1 is the weight of single words; ``unaries`` (K + 1,
@@ -71,7 +69,7 @@ def cover_log_z(
     bound = (1 - weights.sum()) * lengths * float(logsumexp(without_pad(unaries[0])))
     for distance, (rho, a, table) in enumerate(zip(weights, unaries[1:], tables, strict=True), start=1):
         longest = -(-max_length // distance)
-        chains = chain_log_z(a, table.scaled(1 / rho), longest, memory=memory)
+        chains = chain_log_z(a, table.scaled(1 / rho), longest)
         for first in range(distance):
             bound += rho * chains[(lengths - first + distance - 1).clip(0) // distance]
     return bound

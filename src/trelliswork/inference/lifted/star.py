@@ -24,36 +24,28 @@ class StarBound:
     value: float  # in nats per position
     delta: Array  # (K, C)
     log_margins: Array  # (K + 1, C) of the star's nodes, the center first; equal at the tightest delta
-    n_passes: int  # of belief propagation
     residual: float  # sum over the leaves of the differences between their margins and the center's
     converged: bool
-    history: list[float]  # the bound after each pass
-    kind: str = "upper"
-    bound: str = "star"
+    history: list[float]  # the bound after each pass of belief propagation
 
 
 class Star:
     """The star cover of a model of K tables and unary scores (C,); its exponentials are computed once.
 
-    ``memory`` is their maximum size in bytes, see ``ExpTable``. A pass costs O(K C^2): two products of each table with
-    a vector.
+    A pass costs O(K C^2): two products of each table with a vector.
     """
 
-    def __init__(self, log_unary: Array, tables: "list[Table]", *, memory: int = MEMORY) -> None:
+    def __init__(self, log_unary: Array, tables: "list[Table]") -> None:
         self.K, self.n_words = check_tables(log_unary, tables)
         self.log_unary = log_unary
-        self.exps = [ExpTable(table, self.K + 1, memory=memory // self.K) for table in tables]
-
-    def messages(self, delta: Array) -> tuple[float, Array, Array]:
-        """Return log Z of the star, the center's log margin (C,) and the leaves' log messages (K, C)."""
-        log_messages = np.array([e.times(self.log_unary + d) for e, d in zip(self.exps, delta, strict=True)])
-        log_center = self.log_unary - delta.sum(0) + log_messages.sum(0)
-        log_z = float(logsumexp(log_center))
-        return log_z, log_center - log_z, log_messages
+        self.exps = [ExpTable(table, self.K + 1, memory=MEMORY // self.K) for table in tables]
 
     def belief_propagation(self, delta: Array) -> tuple[float, Array]:
         """Return log Z of the star and log margins (K + 1, C)."""
-        log_z, log_center, log_messages = self.messages(delta)
+        log_messages = np.array([e.times(self.log_unary + d) for e, d in zip(self.exps, delta, strict=True)])
+        log_center = self.log_unary - delta.sum(0) + log_messages.sum(0)
+        log_z = float(logsumexp(log_center))
+        log_center = log_center - log_z
         leaves = [
             self.log_unary + d + e.transposed(log_center - m)
             for e, d, m in zip(self.exps, delta, log_messages, strict=True)
@@ -84,4 +76,4 @@ class Star:
             step = np.where(both, np.where(both, log_margins[0], 0) - np.where(both, log_margins[1:], 0), 0)
             delta = delta + step / (self.K + 2)
         assert best is not None
-        return StarBound(best[0], best[1], best[2], len(history), best[3], converged, history)
+        return StarBound(*best, converged, history)
