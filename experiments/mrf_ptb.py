@@ -166,7 +166,8 @@ def _row(
     else:
         seconds = fit(model, files[0], dev=files[1], callback=watch)
     best_at = curve.x[int(np.argmax(curve.y))] if lifted else None
-    circle, token = model._moment_bound(dev)
+    circle = circle_bound(model, dev)
+    token = circle * per_token
     mean = float(model.log_prob(files[1]).sum()) / (dev.n_tokens + dev.n_sentences)
     say(f"{name}: {circle:.4f} per position, {token:.4f} per token; sentences {mean:.4f} per token ({model.kind})")
     star, chain = (None, None) if model.window == 1 else _both_bounds(model, circle, per_token)
@@ -227,6 +228,16 @@ def _judge(table: Table, results: list[_Result]) -> None:
 def _nats(value: float | None) -> Cell:
     """Return text with four digits: models differ by hundredths of nats."""
     return None if value is None else f"{value:.4f}"
+
+
+def circle_bound(model: MRFLanguageModel, moments: Moments) -> float:
+    """Return the lower bound of a text's log-likelihood in an endless circle, in nats per position, pads included."""
+    field = model.field_
+    value = float(moments.unary @ field.log_unary)
+    for table, pairs in zip(field.tables, moments.pairs, strict=True):
+        matrix = pairs.tocoo()
+        value += float(matrix.data @ table.pairs(matrix.row.astype(np.int64), matrix.col.astype(np.int64)))
+    return value / moments.n_positions - field.log_z_bound
 
 
 def _both_bounds(model: MRFLanguageModel, circle: float, per_token: float) -> tuple[float, float]:

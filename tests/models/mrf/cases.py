@@ -3,6 +3,7 @@
 import numpy as np
 
 from tests.estimators import made
+from trelliswork.data.moments import Moments, count_moments
 from trelliswork.inference.lifted import ChainBound, ChainCover
 from trelliswork.inference.lifted.potentials import dense
 from trelliswork.models import MRFLanguageModel
@@ -23,6 +24,14 @@ def make(order: int = 2, **options) -> MRFLanguageModel:
 def learned(model: MRFLanguageModel) -> tuple[np.ndarray, np.ndarray]:
     """Return the unary (C,) and the tables (K, C, C) of a model."""
     return model.field_.log_unary, np.array([dense(t) for t in model.field_.tables])
+
+
+def circle_bound(model: MRFLanguageModel, X) -> float:
+    """Return the bound of the log-likelihood of a text in an endless circle, per position."""
+    moments = X if isinstance(X, Moments) else count_moments(X, model.window, vocabulary=model._words)
+    log_unary, tables = learned(model)
+    pairs = sum(float(m.multiply(t).sum()) for m, t in zip(moments.pairs, tables, strict=True))
+    return (float(moments.unary @ log_unary) + pairs) / moments.n_positions - model.field_.log_z_bound
 
 
 def tightened(model: MRFLanguageModel, **options) -> ChainBound:

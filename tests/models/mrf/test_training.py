@@ -5,7 +5,7 @@ import pytest
 from numpy.testing import assert_allclose
 
 from tests.estimators import made
-from tests.models.mrf.cases import TEXT, make
+from tests.models.mrf.cases import TEXT, circle_bound, make
 from trelliswork.data.moments import count_moments
 from trelliswork.errors import ValueRangeError
 from trelliswork.models import MRFLanguageModel
@@ -22,7 +22,7 @@ def test_training_on_moments_keeps_the_best_iteration():
     report = model.report_
     assert report.history == steps
     best = max(steps, key=lambda step: step.dev)
-    assert_allclose(model._moment_bound(dev)[0], best.dev, atol=1e-5)
+    assert_allclose(circle_bound(model, dev), best.dev, atol=1e-5)
     assert (report.dev, report.metric, report.value) == (best.dev, "bound", best.value)
     assert report.converged == (len(steps) == best.iteration + 3)
     with pytest.raises(ValueRangeError, match="expected moments with K=1, got K=2"):

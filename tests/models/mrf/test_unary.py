@@ -5,7 +5,7 @@ import pytest
 from numpy.testing import assert_allclose
 
 from tests.estimators import made
-from tests.models.mrf.cases import TEXT, learned, make, tightened
+from tests.models.mrf.cases import TEXT, circle_bound, learned, make, tightened
 from tests.oracle import fields
 from trelliswork.errors import ValueRangeError
 from trelliswork.inference.lifted import Star
@@ -48,13 +48,12 @@ def test_queries_without_a_unary_equal_enumeration(order, form, bound, monkeypat
     N = 2 * order + 1
     truth = fields.long_circle_log_z(log_unary, tables, N) / N
     assert Star(log_unary, model.field_.tables).tighten(max_passes=10).value >= truth - 1e-9
-    per_position, _ = model._moment_bound(TEXT)
-    assert 0 < per_position + model.report_.value < 0.04  # the penalty
+    assert 0 < circle_bound(model, TEXT) + model.report_.value < 0.04  # the penalty
     model.save(tmp_path / "model")
     again = load(tmp_path / "model")
     assert not again.unary
     assert (again.log_prob(some) == model.log_prob(some)).all()
-    assert again._moment_bound(TEXT) == model._moment_bound(TEXT)
+    assert circle_bound(again, TEXT) == circle_bound(model, TEXT)
     assert again.sample(5, seed=1) == model.sample(5, seed=1)
     monkeypatch.setattr(mrf_field.exact, "fits", lambda C, K: False)  # as for a large vocabulary
     assert (model.log_prob(some) <= np.array(expected) + 1e-6).all()
@@ -86,4 +85,4 @@ def test_training_starts_from_models_with_and_without_a_unary():
 def test_early_stopping_without_a_unary():
     model = MRFLanguageModel(2, rank=3, l2=0.05, tol=0, options={"unary": False}, max_iter=12).fit(TEXT, dev=TEXT[:4])
     best = max(step.dev for step in model.report_.history)
-    assert_allclose(model._moment_bound(TEXT[:4])[0], best, atol=1e-5)
+    assert_allclose(circle_bound(model, TEXT[:4]), best, atol=1e-5)

@@ -102,6 +102,7 @@ def mrf_lm(
     the chosen algorithm or form are an error. --dev takes text or a directory of counts.
     """
     from trelliswork.data.moments import Moments
+    from trelliswork.models.mrf.training import iterations
 
     if (train or job.bundled) and counts is not None:
         raise typer.BadParameter("give text files or --counts, not both.")
@@ -116,7 +117,7 @@ def mrf_lm(
         if {"min_count", "max_words", "unknown"} & job.given:
             raise typer.BadParameter("the counts fix the vocabulary: leave --min-count, --max-words, --unknown out.")
         model.window, n_tokens = data.K, data.n_tokens
-    total = model._settings().iterations * (10 if model.algorithm == "pseudo-likelihood" else 1)
+    total = iterations(model) * (10 if model.algorithm == "pseudo-likelihood" else 1)
     dev = _text(job.dev)
     if isinstance(dev, str) and (Path(dev) / "moments.json").is_file():
         dev = Moments.load(dev)

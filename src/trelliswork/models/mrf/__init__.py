@@ -28,14 +28,13 @@ from trelliswork.models.mrf.queries import (
     random_sentences,
     write_word2vec,
 )
-from trelliswork.models.mrf.shapes import Frequencies
 from trelliswork.models.mrf.spectral import learn_spectral
 from trelliswork.models.mrf.training import (
     WORD_LIMITS,
     Algorithm,
     Bound,
     Form,
-    Settings,
+    check,
     learn_lifted,
     learn_pseudo,
     moments_of,
@@ -189,33 +188,22 @@ class MRFLanguageModel(LanguageModel):
             Time limit: stop before an iteration that would end later.
         """
         self._check_parameters()
-        settings = self._settings()
-        settings.check(self._given())
-        settings.check_sources(X, dev, start, checkpoint)
+        check(self, X, dev, start, checkpoint)
         counting = counting_callback(callback)
         moments = self._moments(X, None, counting)
-        if self.algorithm == "lifted":
-            field, report = learn_lifted(
-                settings,
-                moments,
-                None if dev is None else self._development(dev, moments.vocabulary, counting),
-                start=None if start is None else start._same_words(moments.vocabulary),
-                checkpoint=checkpoint,
-                callback=callback,
-                max_minutes=max_minutes,
-            )
-        elif self.algorithm == "spectral":
-            field, report = learn_spectral(
-                moments,
-                None if dev is None else self._development(dev, moments.vocabulary, counting),
-                rank=self.rank,
-                weights=settings.cover(),
-                seed=self.seed,
-                callback=callback,
-            )
+        run: Any = {"checkpoint": checkpoint, "callback": callback, "max_minutes": max_minutes}
+        if self.algorithm == "pseudo-likelihood":
+            field, report = learn_pseudo(self, X, moments, dev, **run)  # type: ignore[arg-type]
         else:
-            run: Any = {"checkpoint": checkpoint, "callback": callback, "max_minutes": max_minutes}
-            field, report = learn_pseudo(settings, X, moments, dev, **run)  # type: ignore[arg-type]
+            other = None
+            if dev is not None:
+                with sharing(Group()):  # all ranks of a group have all of it
+                    other = self._moments(dev, moments.vocabulary, counting)
+            if self.algorithm == "lifted":
+                first = None if start is None else start._same_words(moments.vocabulary)
+                field, report = learn_lifted(self, moments, other, start=first, **run)
+            else:
+                field, report = learn_spectral(self, moments, other, callback)
         # Set together at the end: a fit that fails leaves the learned attributes unchanged.
         self.field_, self.report_, self._words = field, report, moments.vocabulary
         self.n_positions_, self.n_tokens_ = moments.n_positions, moments.n_tokens + moments.n_sentences
@@ -246,17 +234,6 @@ class MRFLanguageModel(LanguageModel):
         if self._field().K == 1 and self.field_.weights[0] > 1 - 1e-9:
             return "exact"
         return self.bound if self.algorithm == "lifted" else "chain"
-
-    def _moment_bound(self, X: Source | Moments) -> tuple[float, float]:
-        """Return lower bounds of a text's log-likelihood in a circle (the paper's), per position and per token.
-
-        Positions count K pads per sentence, tokens one end per sentence. The cover is that of training, ``bound_``, for
-        an endless circle (N -> infinity), so for a few words the bounds may be slightly above the truth.
-        """
-        self._check_fitted()
-        moments = self._moments(X, self._words)
-        value = self.field_.moment_bound(Frequencies.of(moments))
-        return value, value * moments.n_positions / (moments.n_tokens + moments.n_sentences)
 
     def estimate(
         self, X: Source, *, n_lengths: int = 6, n_samples: int = 64, n_steps: int = 50, seed: int = 0
@@ -368,18 +345,9 @@ class MRFLanguageModel(LanguageModel):
         tables = [Table("neighbors", "Neighbors of frequent words", ("word", "neighbors"), rows)]
         return Description(f"Markov random field with window {self.window}", facts, tables)
 
-    def _settings(self) -> Settings:
-        return Settings(**self._values(*WORD_LIMITS))
-
     def _field(self) -> MRFField:
         self._check_fitted()
         return self.field_
-
-    def _given(self) -> set[str]:
-        """Return the names of the parameters that differ from their defaults."""
-        plain = self._values("cover_weights")  # an array does not compare
-        given = {k for k, v in plain.items() if v != self._declared[k].default}
-        return given if self.cover_weights is None else given | {"cover_weights"}
 
     def _same_words(self, vocabulary: Vocabulary) -> MRFField:
         self._check_fitted()
@@ -389,11 +357,6 @@ class MRFLanguageModel(LanguageModel):
 
     def _moments(self, X: Source | Moments, vocabulary: Vocabulary | None, counting: Any = None) -> Moments:
         return moments_of(X, self.window, vocabulary, {k: getattr(self, k) for k in WORD_LIMITS}, counting)
-
-    def _development(self, X: Source | Moments, vocabulary: Vocabulary, counting: Any) -> Moments:
-        """Return the moments of development data, which all ranks of a group have."""
-        with sharing(Group()):
-            return self._moments(X, vocabulary, counting)
 
     def _ids(self, X: Source) -> list[NDArray[np.int64]]:
         self._check_fitted()

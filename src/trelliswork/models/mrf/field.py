@@ -13,7 +13,6 @@ from trelliswork.inference.lifted import LowRankTable, SparseTable, Table, exact
 from trelliswork.inference.lifted.exponentials import SMALL
 from trelliswork.inference.lifted.sentences import cover_log_z, score_parts
 from trelliswork.learning.checkpoint import with_prefix
-from trelliswork.models.mrf.shapes import Frequencies
 
 Array = NDArray[np.float64]
 
@@ -96,19 +95,6 @@ class MRFField:
         counts = np.zeros(len(m))
         counts[: len(self.lengths)] = self.lengths
         return np.log((counts + np.exp(smooth)) / (n + 1))[: max_length + 1]
-
-    def moment_bound(self, frequencies: Frequencies) -> float:
-        """Return <mu, theta> minus the bound of A / N, per position including pads.
-
-        A lower bound of the log-likelihood per position of a text in a circle as the text grows (N -> infinity); for a
-        few words it may be slightly above.
-        """
-        pairs = [m.tocoo() for m in frequencies.pairs]
-        scores = [
-            float(m.data @ table.pairs(m.row.astype(np.int64), m.col.astype(np.int64)))
-            for m, table in zip(pairs, self.tables, strict=True)
-        ]
-        return float(frequencies.unary @ self.log_unary) + sum(scores) - self.log_z_bound
 
     def state(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
         """Return plain data and arrays for a file."""

@@ -1,16 +1,17 @@
 """Parameterizations of pair tables: layout of the parameters in one vector, and their part of the objective."""
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import pairwise
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from trelliswork.compute.limits import check_cost
 from trelliswork.data.moments import Moments
-from trelliswork.inference.lifted import LowRankTable, SparseTable, Table
+from trelliswork.inference.lifted import LowRankTable, SparseTable
 from trelliswork.inference.lifted.conditionals import conditionals, log_norms
 from trelliswork.learning import whole
 
@@ -56,35 +57,12 @@ def _own_rows(matrix: Any) -> OwnRows:
     return slice(low, high), matrix if high - low == n else matrix[low:high]
 
 
-class Shape(Protocol):
+class _Biased(ABC):
     """A parameterization of the tables vartheta^l by one vector (P,), whose last part are the biases b (K, C)."""
 
-    @property
-    def n_parameters(self) -> int:
-        """Length of the vector."""
-
+    @abstractmethod
     def parts(self, parameters: Array) -> tuple[Any, ...]:
         """Return views of the parts of the vector, the biases (K, C) last."""
-
-    def scores(self, parameters: Array, frequencies: Frequencies) -> Array:
-        """Return <mu_l, vartheta^l> of each distance (K,)."""
-
-    def evaluate(self, parameters: Array, frequencies: Frequencies, weights: Array, at: At | None = None) -> Evaluation:
-        r"""Return scores (K,), a gradient (P,), and log Z_l (K, C).
-
-        The gradient is that of :math:`\sum_l \rho_l (\langle\hat\mu_l, \vartheta^l\rangle + \langle\pi, b_l - \log
-        Z_l\rangle)` for pi (C,) and b (K, C) in ``at``; by default the word frequencies and the biases of the
-        parameters. In a group of processes it is the part of this rank: the sum over all ranks is the gradient.
-        """
-
-    def log_norms(self, parameters: Array, k: int) -> Array:
-        """Return log Z of the distance k + 1 at its bias (C,)."""
-
-    def table(self, parameters: Array, k: int) -> Table:
-        """Return vartheta of the distance k + 1."""
-
-    def scale(self, frequencies: Frequencies, extra: float) -> Array:
-        """Return the approximate square root of the curvature by each parameter, for an optimizer (P,)."""
 
     def biases(self, parameters: Array) -> Array:
         """Return b (K, C)."""
@@ -99,7 +77,7 @@ class Shape(Protocol):
 
 
 @dataclass(frozen=True)
-class LowRankShape(Shape):
+class LowRankShape(_Biased):
     """vartheta^l = U W_l (``form`` "UW"), or U R_l W ("URW")."""
 
     n_words: int
@@ -141,7 +119,12 @@ class LowRankShape(Shape):
         )
 
     def evaluate(self, parameters: Array, frequencies: Frequencies, weights: Array, at: At | None = None) -> Evaluation:
-        """Return scores, the gradient, and log Z_l: one pass over tiles per distance."""
+        r"""Return scores (K,), a gradient (P,), and log Z_l (K, C); one pass over tiles per distance.
+
+        The gradient is that of :math:`\sum_l \rho_l (\langle\hat\mu_l, \vartheta^l\rangle + \langle\pi, b_l - \log
+        Z_l\rangle)` for pi (C,) and b (K, C) in ``at``; by default the word frequencies and the biases of the
+        parameters. In a group of processes it is the part of this rank: the sum over all ranks is the gradient.
+        """
         u, _, r, own = self.parts(parameters)
         rows, b = (frequencies.unary, own) if at is None else at
         gradient = np.zeros_like(parameters)
@@ -191,7 +174,7 @@ class LowRankShape(Shape):
 
 
 @dataclass(frozen=True)
-class PairShape(Shape):
+class PairShape(_Biased):
     """A free score for each pair of a pattern; all others are 0.
 
     An evaluation costs O(pairs + C): all rows share the sum over words whose score is 0.
@@ -260,7 +243,7 @@ class PairShape(Shape):
         )
 
     def evaluate(self, parameters: Array, frequencies: Frequencies, weights: Array, at: At | None = None) -> Evaluation:
-        """Return scores, the gradient, and log Z_l."""
+        """Return scores, the gradient, and log Z_l as `LowRankShape.evaluate` does."""
         values, biases = self.parts(parameters)
         rows, b = (frequencies.unary, biases) if at is None else at
         gradient = np.zeros_like(parameters)
@@ -299,6 +282,9 @@ class PairShape(Shape):
             v[:] = np.sqrt(seen + extra)
         b *= np.sqrt(frequencies.unary + extra)
         return scale
+
+
+Shape = LowRankShape | PairShape
 
 
 @dataclass(frozen=True)

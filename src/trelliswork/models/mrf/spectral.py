@@ -15,6 +15,7 @@ Costs a few products of the sparse counts with D vectors, and one pass over the 
 """
 
 import time
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,6 +28,10 @@ from trelliswork.learning.report import Callback, FitReport, Step
 from trelliswork.models.mrf.field import MRFField, compact
 from trelliswork.models.mrf.shapes import LowRankShape, log_frequencies
 from trelliswork.models.mrf.start import singular_vectors
+from trelliswork.models.mrf.training import cover
+
+if TYPE_CHECKING:
+    from trelliswork.models.mrf import MRFLanguageModel
 
 Array = NDArray[np.float64]
 SUBSAMPLE = 1e-4  # frequency above which words count less, as in word2vec: vectors of higher quality
@@ -34,20 +39,14 @@ N_ROUNDS = 6  # of subspace iteration: fewer leave vectors that depend on the se
 
 
 def learn_spectral(
-    moments: Moments,
-    dev: Moments | None,
-    *,
-    rank: int,
-    weights: Array,
-    seed: int,
-    callback: Callback | None,
+    model: "MRFLanguageModel", moments: Moments, dev: Moments | None, callback: Callback | None
 ) -> tuple[MRFField, FitReport]:
-    """Return the field of ``rank`` with the cover ``weights`` rho, and a report with a single step."""
+    """Return the field, and a report with a single step."""
     began = time.perf_counter()
-    C, K = len(moments.vocabulary), moments.K
+    C, K, rank, weights = len(moments.vocabulary), moments.K, model.rank, cover(model)
     frequent = log_frequencies(moments.unary)
     shape = LowRankShape(C, 1, rank)
-    factors = whole.of_first(lambda: _factors(moments, rank, weights, seed))
+    factors = whole.of_first(lambda: _factors(moments, rank, weights, model.seed))
     parameters = np.zeros(shape.n_parameters)
     u, w, _, b = shape.parts(parameters)
     u[:], w[0], b[0] = factors["left"], factors["right"], frequent
@@ -69,7 +68,7 @@ def learn_spectral(
 
 
 def _bound(field: MRFField, moments: Moments) -> float:
-    """Return ``field.moment_bound`` of moments, by one product of the mean over distances with the shared table."""
+    """Return the bound (1) of ``objective``, by one product of the mean over distances with the shared table."""
     mean = csr_matrix(sum(rho * matrix for rho, matrix in zip(field.weights, moments.pairs, strict=True)))
     score = np.vdot(field.factors["left"], mean @ field.factors["right"])
     return (float(score) + float(moments.unary @ field.log_unary)) / moments.n_positions

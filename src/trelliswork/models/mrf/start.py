@@ -4,14 +4,14 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import coo_matrix, csr_matrix, hstack, vstack
 
-from trelliswork.models.mrf.shapes import Frequencies, LowRankShape, PairShape, log_frequencies
+from trelliswork.models.mrf.shapes import Frequencies, PairShape, Shape, log_frequencies
 
 Array = NDArray[np.float64]
 RARE = 5.0  # counts: rarer words start with shorter vectors
 
 
 def first_parameters(
-    shape: LowRankShape | PairShape,
+    shape: Shape,
     frequencies: Frequencies,
     *,
     seed: int = 0,

@@ -2,10 +2,9 @@
 
 import os
 import warnings
-from collections.abc import Callable, Collection
-from dataclasses import dataclass
+from collections.abc import Callable
 from functools import partial
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import torch
@@ -29,101 +28,80 @@ from trelliswork.models.base import watch_for
 from trelliswork.models.mrf import pseudo_likelihood
 from trelliswork.models.mrf.field import MRFField, compact
 from trelliswork.models.mrf.objective import MomentObjective, NoUnaryObjective
-from trelliswork.models.mrf.shapes import Frequencies, LowRankShape, PairShape
+from trelliswork.models.mrf.shapes import Frequencies, LowRankShape, PairShape, Shape
 from trelliswork.models.mrf.start import first_parameters
+
+if TYPE_CHECKING:
+    from trelliswork.models.mrf import MRFLanguageModel
 
 Array = NDArray[np.float64]
 Form = Literal["UW", "URW", "full"]
 Bound = Literal["chain", "star"]
 Algorithm = Literal["lifted", "spectral", "pseudo-likelihood"]
-NO_EFFECT: dict[str, tuple[str, ...]] = {
-    "lifted": ("learning_rate", "batch_size"),
-    "spectral": (
-        *("form", "unary", "bound", "l2", "max_iter", "tol", "patience"),
-        *("learning_rate", "batch_size"),
-    ),
-    "pseudo-likelihood": ("bound", "cover_weights", "tol"),
+NO_EFFECT = {
+    "lifted": ["learning_rate", "batch_size"],
+    "spectral": ["form", "unary", "bound", "l2", "max_iter", "tol", "patience", "learning_rate", "batch_size"],
+    "pseudo-likelihood": ["bound", "cover_weights", "tol"],
 }
-WORD_LIMITS = {
-    "min_count": 1,
-    "max_words": None,
-    "unknown": "symbol",
-}  # parameters that choose the words, with defaults
+WORD_LIMITS = {"min_count": 1, "max_words": None, "unknown": "symbol"}  # what chooses the words, with defaults
 ITERATIONS = {"lifted": 300, "spectral": 1, "pseudo-likelihood": 5}  # defaults of max_iter: L-BFGS iterations, epochs
 HISTORY_SIZE = 10  # of L-BFGS: its vectors are small beside an evaluation
 PERIOD = 5  # L-BFGS iterations over which a decrease of the value is judged
 ALL_PAIRS = 1_000_000  # maximum size of full-rank tables with a score for every pair; beyond, pairs of the text only
 
 
-@dataclass(frozen=True)
-class Settings:
-    """Training settings; the parameters of `MRFLanguageModel` of the same names."""
-
-    window: int
-    rank: int
-    form: Form
-    unary: bool
-    bound: Bound
-    cover_weights: Any
-    algorithm: Algorithm
-    l2: float
-    max_iter: int | None
-    tol: float
-    patience: int
-    learning_rate: float
-    batch_size: int
-    seed: int
-
-    def check(self, given: Collection[str] = ()) -> None:
-        """Raise an error for settings that exclude each other, or that are ``given`` without having an effect."""
-        if self.algorithm == "pseudo-likelihood" and self.form != "UW":
-            raise ValueRangeError("algorithm='pseudo-likelihood' needs form='UW': choose that, or algorithm='lifted'.")
-        for name in NO_EFFECT[self.algorithm]:
-            if name in given:
-                raise ValueRangeError(f"{name} has no effect with algorithm={self.algorithm!r}: leave it out.")
-        if self.form == "full" and "rank" in given:
-            raise ValueRangeError("form='full' has no rank: leave rank out.")
-        self.cover()
-
-    @property
-    def iterations(self) -> int:
-        """Maximum number of L-BFGS iterations or epochs."""
-        return self.max_iter or ITERATIONS[self.algorithm]
-
-    @property
-    def mark(self) -> dict[str, Any]:
-        """Settings that a checkpoint must share; those of pseudo-likelihood's schedule include the number of epochs."""
-        shared = {k: str(v) for k, v in vars(self).items() if k != "max_iter"}
-        return shared if self.algorithm == "lifted" else shared | {"max_iter": self.iterations}
-
-    def check_sources(self, X: Any, dev: Any, start: Any, checkpoint: Any) -> None:
-        """Raise an error for data that the algorithm cannot use, before anything is counted."""
-        if self.algorithm == "lifted":
-            return
-        if self.algorithm == "spectral":
-            for name, value in (("start", start), ("checkpoint", checkpoint)):
-                if value is not None:
-                    raise ValueRangeError(f"algorithm='spectral' has no iterations: leave {name} out.")
-            return
+def check(model: "MRFLanguageModel", X: Any, dev: Any, start: Any, checkpoint: Any) -> None:
+    """Raise an error for parameters and data that exclude each other or have no effect, before anything is counted."""
+    algorithm, given = model.algorithm, given_parameters(model)
+    if algorithm == "pseudo-likelihood" and model.form != "UW":
+        raise ValueRangeError("algorithm='pseudo-likelihood' needs form='UW': choose that, or algorithm='lifted'.")
+    for name in NO_EFFECT[algorithm]:
+        if name in given:
+            raise ValueRangeError(f"{name} has no effect with algorithm={algorithm!r}: leave it out.")
+    if model.form == "full" and "rank" in given:
+        raise ValueRangeError("form='full' has no rank: leave rank out.")
+    cover(model)
+    if algorithm == "spectral":
+        for name, value in (("start", start), ("checkpoint", checkpoint)):
+            if value is not None:
+                raise ValueRangeError(f"algorithm='spectral' has no iterations: leave {name} out.")
+    if algorithm == "pseudo-likelihood":
         if isinstance(X, Moments) or isinstance(dev, Moments):
             raise ValueRangeError("pseudo-likelihood needs the text, not moments: pass files or sentences.")
         if start is not None:
             raise ValueRangeError("pseudo-likelihood cannot start from another model: leave start out.")
         one_process("by pseudo-likelihood")
 
-    def cover(self) -> Array:
-        """Return rho of the distances."""
-        K = self.window
-        if self.cover_weights is None:
-            return np.full(K, 1 / K if self.bound == "chain" else 1 / (K + 1))
-        if self.bound == "star":
-            raise ValueRangeError("the star cover has fixed weights: leave cover_weights out, or choose bound='chain'.")
-        rho = np.asarray(self.cover_weights, np.float64)
-        if rho.shape != (K,) or not (rho > 0).all() or rho.sum() > 1 + 1e-9:
-            raise ValueRangeError(
-                f"cover_weights must be window={K} positive numbers that sum to at most 1, got {self.cover_weights}."
-            )
-        return rho
+
+def given_parameters(model: "MRFLanguageModel") -> set[str]:
+    """Return the names of the parameters that differ from their defaults."""
+    plain = model._values("cover_weights")  # an array does not compare
+    given = {name for name, value in plain.items() if value != model._declared[name].default}
+    return given if model.cover_weights is None else given | {"cover_weights"}
+
+
+def iterations(model: "MRFLanguageModel") -> int:
+    """Return the maximum number of L-BFGS iterations or epochs."""
+    return model.max_iter or ITERATIONS[model.algorithm]
+
+
+def mark(model: "MRFLanguageModel") -> dict[str, Any]:
+    """Return what a checkpoint must share; the schedule of pseudo-likelihood depends on the number of epochs."""
+    shared = {name: str(value) for name, value in model._values("max_iter", *WORD_LIMITS).items()}
+    return shared if model.algorithm == "lifted" else shared | {"max_iter": iterations(model)}
+
+
+def cover(model: "MRFLanguageModel") -> Array:
+    """Return rho of the distances."""
+    K, given = model.window, model.cover_weights
+    if given is None:
+        return np.full(K, 1 / K if model.bound == "chain" else 1 / (K + 1))
+    if model.bound == "star":
+        raise ValueRangeError("the star cover has fixed weights: leave cover_weights out, or choose bound='chain'.")
+    rho = np.asarray(given, np.float64)
+    if rho.shape != (K,) or not (rho > 0).all() or rho.sum() > 1 + 1e-9:
+        raise ValueRangeError(f"cover_weights must be window={K} positive numbers that sum to at most 1, got {given}.")
+    return rho
 
 
 def moments_of(
@@ -151,7 +129,7 @@ def moments_of(
 
 
 def learn_lifted(
-    settings: Settings,
+    model: "MRFLanguageModel",
     moments: Moments,
     dev: Moments | None,
     *,
@@ -162,56 +140,56 @@ def learn_lifted(
 ) -> tuple[MRFField, FitReport]:
     """Train on moments."""
     frequencies, C = Frequencies.of(moments), len(moments.vocabulary)
-    shape: LowRankShape | PairShape
-    if settings.form == "full":
+    shape: Shape
+    if model.form == "full":
         shape = PairShape(patterns(moments))
     else:
-        shape = LowRankShape(C, settings.window, settings.rank, settings.form)
-    weights = settings.cover()
-    kind = MomentObjective if settings.unary else NoUnaryObjective
-    objective = kind(shape, frequencies, weights, l2=settings.l2)
-    first: Any = {"seed": settings.seed, "unary": settings.unary, "rest": objective.rest}
+        shape = LowRankShape(C, model.window, model.rank, model.form)
+    weights = cover(model)
+    kind = MomentObjective if model.unary else NoUnaryObjective
+    objective = kind(shape, frequencies, weights, l2=model.l2)
+    first: Any = {"seed": model.seed, "unary": model.unary, "rest": objective.rest}
     parameters = whole.of_first(lambda: {"all": first_parameters(shape, frequencies, **first)})["all"]
     if start is not None:
-        if start.has_unary and not settings.unary:
+        if start.has_unary and not model.unary:
             raise ValueRangeError("start has a unary, this model has none: set unary=True, or drop start.")
         take_over(shape, parameters, start)
     file = open_checkpoint(
         checkpoint,
         lambda: fingerprint(
-            settings.mark | {"start": start is not None},
+            mark(model) | {"start": start is not None},
             *(m.data for m in moments.pairs),
             parameters,
             None if dev is None else dev.unary,
         ),
     )
     development = None
-    options: dict[str, Any] = {"tol": settings.tol, "history_size": HISTORY_SIZE, "period": PERIOD}
+    options: dict[str, Any] = {"tol": model.tol, "history_size": HISTORY_SIZE, "period": PERIOD}
     if dev is not None:
         other = Frequencies.of(dev)
         development = Development("bound", lambda p: objective.bound(p["parameters"], p["unaries"], other))
         options["snapshot"] = partial(snapshot, objective)
-    limits = {"patience": settings.patience, "max_minutes": max_minutes}
+    limits = {"patience": model.patience, "max_minutes": max_minutes}
     watch = BoundWatch(objective, development, checkpoint=file, callback=callback, **limits)
     with warnings.catch_warnings():
         if dev is not None:
             warnings.simplefilter("ignore", ConvergenceWarning)  # the development data decide
         learned, report = minimize(
-            objective, parameters * objective.scale, watch, max_iter=settings.iterations, **options
+            objective, parameters * objective.scale, watch, max_iter=iterations(model), **options
         )
     if dev is None:
         learned = snapshot(objective, learned["weights"])
     elif watch.best_iteration:
-        early = report.history[-1].iteration - watch.best_iteration >= settings.patience
+        early = report.history[-1].iteration - watch.best_iteration >= model.patience
         report.converged = report.converged or (early and not watch.interrupted)
         report.value = next(step.value for step in report.history if step.iteration == watch.best_iteration)
     factors = factors_of(shape, learned["parameters"], weights)
     unaries, log_z = learned["unaries"], 0.0
     log_unary = objective.rho @ unaries
-    if not settings.unary:  # the weighted sum is minus the bound, for every word
+    if not model.unary:  # the weighted sum is minus the bound, for every word
         log_z = float(-log_unary.mean())
         log_unary, unaries = np.zeros(C), unaries - log_unary
-    field = MRFField(settings.form, log_unary, factors, weights, unaries, log_z, moments.lengths)
+    field = MRFField(model.form, log_unary, factors, weights, unaries, log_z, moments.lengths)
     return field, report
 
 
@@ -260,7 +238,7 @@ def patterns(moments: Moments) -> tuple[Any, ...]:
     return tuple(everything for _ in range(moments.K))
 
 
-def factors_of(shape: LowRankShape | PairShape, parameters: Array, weights: Array) -> dict[str, NDArray[Any]]:
+def factors_of(shape: Shape, parameters: Array, weights: Array) -> dict[str, NDArray[Any]]:
     """Return the tables theta^l = rho_l vartheta^l as factors of the field."""
     if isinstance(shape, PairShape):
         values, _ = shape.parts(parameters)
@@ -276,7 +254,7 @@ def factors_of(shape: LowRankShape | PairShape, parameters: Array, weights: Arra
     return {"left": compact(u, C), "right": compact(w, C), "middle": compact(weights[:, None, None] * r, C)}
 
 
-def take_over(shape: LowRankShape | PairShape, parameters: Array, start: MRFField) -> None:
+def take_over(shape: Shape, parameters: Array, start: MRFField) -> None:
     """Start from the tables of another model; further distances start from zero tables and the first margin."""
     if not isinstance(shape, LowRankShape) or shape.form != "UW" or start.form != "UW":
         raise ValueRangeError("start needs form='UW' in both models.")
@@ -299,7 +277,7 @@ def take_over(shape: LowRankShape | PairShape, parameters: Array, start: MRFFiel
 
 
 def learn_pseudo(
-    settings: Settings,
+    model: "MRFLanguageModel",
     source: Source,
     moments: Moments,
     dev: Source | None,
@@ -309,11 +287,11 @@ def learn_pseudo(
     max_minutes: float | None = None,
 ) -> tuple[MRFField, FitReport]:
     """Train on the text; then bound log Z by a chain cover."""
-    K, C = settings.window, len(moments.vocabulary)
+    K, C = model.window, len(moments.vocabulary)
     text, other = stream(source, moments, K), None if dev is None else stream(dev, moments, K)
     frequencies = Frequencies.of(moments)
-    shape = LowRankShape(C, K, settings.rank)
-    start = first_parameters(shape, frequencies, seed=settings.seed, unary=settings.unary)
+    shape = LowRankShape(C, K, model.rank)
+    start = first_parameters(shape, frequencies, seed=model.seed, unary=model.unary)
     u, w, _, b = shape.parts(start)
     half = np.sqrt(0.5)  # both sides score a word: each starts with half of the table
     field = pseudo_likelihood.Field(*(torch.from_numpy(np.array(a, np.float32)) for a in (b[0], half * u, half * w)))
@@ -321,15 +299,15 @@ def learn_pseudo(
     if other is not None:
         development = Development("mean log p", lambda _: pseudo_likelihood.mean_log_p(field, other))
     watch = watch_for(
-        settings, development, checkpoint, lambda: fingerprint(settings.mark, text, other), callback, max_minutes
+        model, development, checkpoint, lambda: fingerprint(mark(model), text, other), callback, max_minutes
     )
-    options = {name: getattr(settings, name) for name in ("learning_rate", "batch_size", "l2", "seed")}
-    report = pseudo_likelihood.train(field, text, watch, max_iter=settings.iterations, unary=settings.unary, **options)
+    options = {name: getattr(model, name) for name in ("learning_rate", "batch_size", "l2", "seed")}
+    report = pseudo_likelihood.train(field, text, watch, max_iter=iterations(model), unary=model.unary, **options)
     unary = field.unary.double().numpy()
     factors = {"left": compact(field.left.numpy(), C), "right": compact(field.right.numpy(), C)}
     bare = MRFField("UW", unary, factors, np.full(K, 1 / K), np.tile(unary, (K + 1, 1)), 0.0, moments.lengths)
-    cover = ChainCover(unary, bare.tables).tighten(max_iter=15, optimize_weights=K > 1)
-    return MRFField("UW", unary, factors, cover.weights, cover.unaries, cover.value, moments.lengths), report
+    found = ChainCover(unary, bare.tables).tighten(max_iter=15, optimize_weights=K > 1)
+    return MRFField("UW", unary, factors, found.weights, found.unaries, found.value, moments.lengths), report
 
 
 def stream(source: Source, moments: Moments, K: int) -> NDArray[np.int64]:
