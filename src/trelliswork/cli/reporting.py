@@ -86,30 +86,13 @@ def part(development: Any, training: Any) -> "Sample":
 
 def text_part(dev: Any, train: Any) -> "Sample | None":
     """Return the first sentences of the development or training text, given as sentences or files."""
+    from trelliswork.models.examples import first_sentences
     from trelliswork.report import Sample
 
     for name, given in (("development", dev), ("training", train)):
-        if sentences := _first_sentences(given):
+        if sentences := list(filter(None, first_sentences(given))):
             return Sample(name, sentences)
     return None
-
-
-def _first_sentences(given: Any) -> list[list[str]]:
-    """Return some sentences of a text, or of its first file; none of counts and of standard input."""
-    from trelliswork.data import read_text
-    from trelliswork.data.ids import files_of
-    from trelliswork.data.reading.shares import excerpts
-    from trelliswork.report.samples import SEARCHED
-
-    if isinstance(given, list) and given and isinstance(given[0], list):
-        return given[:SEARCHED]
-    if not isinstance(given, str | list) or not given or given == "-":
-        return []
-    files = files_of(given)
-    if not files:
-        return []
-    part = next(excerpts(files[0], blank_lines=False, first=1 << 16))
-    return read_text(part, allow_empty=True).sentences(0)[:SEARCHED]
 
 
 def typed() -> str:

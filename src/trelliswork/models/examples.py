@@ -1,13 +1,14 @@
 """A short sentence of the training data, which a model keeps so that its page has one to start with."""
 
-import os
 from collections.abc import Callable, Mapping, Sequence, Set
 from functools import wraps
 from itertools import islice, pairwise
 from typing import Any
 
 from trelliswork.data.corpus import Column, Corpus
-from trelliswork.data.files import Excerpt, open_text
+from trelliswork.data.files import open_text
+from trelliswork.data.ids import files_of
+from trelliswork.errors import DataError
 
 SEARCHED = 200  # sentences at the start of the data
 LENGTH = 9  # words, about
@@ -21,7 +22,7 @@ def keeping_example(fit: Callable[..., Any]) -> Callable[..., Any]:
     def wrapped(self: Any, X: Any, *args: Any, **options: Any) -> Any:
         fitted = fit(self, X, *args, **options)
         y = args[0] if args else options.get("y")
-        sentences = list(map(plain_sentence, _first(X)))
+        sentences = list(map(plain_sentence, first_sentences(X)))
         labels = y if isinstance(y, list) and len(y) >= len(sentences) else [()] * len(sentences)
         readable = [(s, own) for s, own in zip(sentences, labels, strict=False) if s and len(s) <= LONGEST]
         self.example_ = min(readable, key=_oddness, default=(None,))[0]
@@ -46,17 +47,18 @@ def _oddness(pair: tuple[list[Any], Any]) -> int:
     return abs(len(sentence) - LENGTH) + 3 * max(0, marks - 1) - 2 * min(4, len(set(map(str, labels))))
 
 
-def _first(X: Any) -> Sequence[Any]:
-    """Return the first sentences of training data that can be read twice."""
+def first_sentences(X: Any) -> Sequence[Any]:
+    """Return the first sentences of training data that can be read twice: of a list, a corpus, or the first file."""
     if isinstance(X, Corpus):
         offsets = X.offsets[: SEARCHED + 1].tolist()
         columns = [_strings(column, offsets[-1]) for column in X.columns]
         return [list(zip(*(column[a:b] for column in columns), strict=True)) for a, b in pairwise(offsets)]
-    files = [X] if isinstance(X, str | os.PathLike | Excerpt) else X
-    if not isinstance(files, list | tuple) or not files or not isinstance(files[0], str | os.PathLike | Excerpt):
-        return X[:SEARCHED] if isinstance(X, list | tuple) else ()
-    if not os.path.isfile(str(files[0])):  # noqa: PTH113  # False also for a name that is too long
+    try:
+        files = files_of(X)
+    except DataError:  # no such file, as of the standard input
         return ()
+    if files is None:
+        return X[:SEARCHED] if isinstance(X, list | tuple) else ()
     with open_text(files[0]) as lines:
         return [line.split() for line in islice(lines, SEARCHED)]
 
