@@ -1,6 +1,5 @@
 """``trelliswork check``: what labeled files hold, and what is odd about them, before anything is trained."""
 
-import json as json_module
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -9,21 +8,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from trelliswork.cli.inputs import inputs_of
-from trelliswork.cli.options import (
-    FormatOption,
-    JsonOption,
-    LabelOption,
-    SchemeOption,
-    SeparatorOption,
-)
+from trelliswork.cli.options import FormatOption, JsonOption, LabelOption, SchemeOption, SeparatorOption, named, tell
 from trelliswork.compute.display import plural
-from trelliswork.data.reading import (
-    FileFormat,
-    LabelReading,
-    Layout,
-    read_labeled,
-    training_layout,
-)
+from trelliswork.data.reading import FileFormat, LabelReading, Layout, read_labeled, training_layout
 from trelliswork.data.reading.inputs import Inputs
 
 if TYPE_CHECKING:
@@ -50,8 +37,7 @@ class Part:
 
 def check(
     files: Annotated[
-        list[str],
-        typer.Argument(help="Labeled files: those of training first, then development and test files to compare."),
+        list[str], named("Labeled files: those of training first, then development and test files to compare.")
     ],
     format: FormatOption = FileFormat.auto,
     column: Annotated[str | None, typer.Option(help="Column of the words.", show_default="0, or form")] = None,
@@ -80,11 +66,8 @@ def check(
         results.append(_described(parts[-1], None if scheme == "none" else scheme))
         if len(parts) > 1:
             results[-1] |= _compared(parts[-1], parts[0])
-    if json:
-        print(json_module.dumps({"files": results}, ensure_ascii=False))
-        return
-    for result in results:
-        print("\n".join(_text(result, parts[0].name)))
+    lines = [line for result in results for line in _text(result, parts[0].name)]
+    tell(json, {"files": results}, "\n".join(lines))
 
 
 def _read(name: str, source: Inputs, layout: Layout) -> Part:

@@ -1,13 +1,12 @@
 """``trelliswork cluster``: Brown clusters of the words of raw text."""
 
-import json as json_module
 import time
 from typing import Annotated, Any
 
 import typer
 
 from trelliswork.cli.inputs import inputs_of
-from trelliswork.cli.options import ForceOption, JsonOption, QuietOption
+from trelliswork.cli.options import ForceOption, JsonOption, QuietOption, named, tell
 from trelliswork.cli.progress import bar
 from trelliswork.cli.running import current
 from trelliswork.cli.saving import check_out_file
@@ -15,10 +14,7 @@ from trelliswork.data.reading.inputs import own_text
 
 
 def cluster(
-    files: Annotated[
-        list[str],
-        typer.Argument(help="Text files, plain or gzip, one sentence per line, or directories of them."),
-    ],
+    files: Annotated[list[str], named("Text files, plain or gzip, one sentence per line, or directories of them.")],
     out: Annotated[str, typer.Option("--out", "-o", help="File for the clusters.")] = "clusters.txt",
     n_clusters: Annotated[
         int | None, typer.Option(min=1, help="Number of clusters.", show_default="1000, at most a tenth of the words")
@@ -27,10 +23,7 @@ def cluster(
     min_count: Annotated[int, typer.Option(min=1, help="Words that occur less often are not clustered.")] = 1,
     max_iter: Annotated[int, typer.Option(min=1, help="Maximum number of passes over the words.")] = 20,
     tokenize: Annotated[
-        bool,
-        typer.Option(
-            "--tokenize", help="Split running text into sentences and words, by rules for English punctuation."
-        ),
+        bool, typer.Option("--tokenize", help="Split running text into sentences and words, by rules for English.")
     ] = False,
     force: ForceOption = False,
     quiet: QuietOption = False,
@@ -51,9 +44,9 @@ def cluster(
 
     check_out_file(out, force=force)
     started = time.perf_counter()
-    text = inputs_of(files)
-    own: Any = own_text(text)
-    tokenize = tokenize and not text.part
+    given = inputs_of(files)
+    own: Any = own_text(given)
+    tokenize = tokenize and not given.part
     with bar("reading", max_iter, quiet) as show:
 
         def reading(step: Any) -> None:
@@ -80,10 +73,8 @@ def cluster(
         "counting_seconds": round(counted - started, 3),
         "seconds": round(time.perf_counter() - started, 3),
     }
-    if json:
-        print(json_module.dumps(outcome))
-    else:
-        print(
-            f"{outcome['tokens']:,} tokens; {outcome['words']:,} words in {outcome['clusters']:,} clusters, "
-            f"log-likelihood {learned.objective_:.4f} per token; {outcome['seconds']:.1f} s. Saved in {out}"
-        )
+    text = (
+        f"{outcome['tokens']:,} tokens; {outcome['words']:,} words in {outcome['clusters']:,} clusters, "
+        f"log-likelihood {learned.objective_:.4f} per token; {outcome['seconds']:.1f} s. Saved in {out}"
+    )
+    tell(json, outcome, text)

@@ -1,6 +1,5 @@
 """``trelliswork data``: export the bundled corpus, count word pairs, collect a lexicon."""
 
-import json as json_module
 import sys
 import time
 from functools import partial, reduce
@@ -11,6 +10,7 @@ import typer
 from trelliswork.cli.help import Command
 from trelliswork.cli.inputs import inputs_of
 from trelliswork.cli.options import (
+    Files,
     ForceOption,
     FormatOption,
     JsonOption,
@@ -18,8 +18,10 @@ from trelliswork.cli.options import (
     QuietOption,
     SeparatorOption,
     leave_out,
+    named,
+    tell,
 )
-from trelliswork.cli.progress import bar, usage_line
+from trelliswork.cli.progress import bar, usage_lines
 from trelliswork.cli.running import current, report_errors
 from trelliswork.cli.saving import check_out, check_out_file, save_or_rescue
 from trelliswork.compute.display import plural
@@ -61,10 +63,7 @@ def bundled_corpus(
 )
 @partial(report_errors, shared=True)
 def count(
-    files: Annotated[
-        list[str] | None,
-        typer.Argument(help="Text files, plain or gzip, one sentence per line, or directories of them."),
-    ] = None,
+    files: Annotated[Files, named("Text files, plain or gzip, one sentence per line, or directories of them.")] = None,
     out: Annotated[str, typer.Option("--out", "-o", help="Directory for the counts.")] = "moments",
     window: Annotated[
         int | None, typer.Option(min=1, help="Maximum distance between the words of a pair.", show_default="2")
@@ -140,22 +139,18 @@ def count(
         "seconds": round(time.perf_counter() - started, 3),
         **current().usage(),
     }
-    if json:
-        print(json_module.dumps(outcome))
-    else:
-        print(
-            f"{plural(outcome['sentences'], 'sentences')}, {plural(outcome['tokens'], 'tokens')}, "
-            f"{plural(outcome['words'], 'different words')}, {plural(outcome['pairs'], 'distinct pairs')} "
-            f"at distances 1 to {total.K}. Saved in {out}"
-        )
-        if "processes" in outcome:
-            print(usage_line(outcome["processes"]))
+    text = (
+        f"{plural(outcome['sentences'], 'sentences')}, {plural(outcome['tokens'], 'tokens')}, "
+        f"{plural(outcome['words'], 'different words')}, {plural(outcome['pairs'], 'distinct pairs')} "
+        f"at distances 1 to {total.K}. Saved in {out}"
+    )
+    tell(json, outcome, "\n".join([text, *usage_lines(outcome)]))
 
 
 @app.command("lexicon", cls=Command, epilog="Example: trelliswork data lexicon train.txt --out lexicon.tsv")
 @report_errors
 def lexicon(
-    files: Annotated[list[str], typer.Argument(help="Labeled files or directories of them, as for train crf.")],
+    files: Annotated[list[str], named("Labeled files or directories of them, as for train crf.")],
     out: Annotated[str, typer.Option("--out", "-o", help="File for the lexicon.")] = "lexicon.tsv",
     format: FormatOption = FileFormat.auto,
     column: Annotated[str | None, typer.Option(help="Column of the words.", show_default="0, or form")] = None,
@@ -184,7 +179,4 @@ def lexicon(
     learned.save(out)
     classes = sorted({name for names in learned.entries.values() for name in names})
     outcome = {"file": out, "sentences": len(corpus), "phrases": len(learned), "classes": classes}
-    if json:
-        print(json_module.dumps(outcome))
-    else:
-        print(f"{plural(len(learned), 'phrases')} of {', '.join(classes)}. Saved in {out}")
+    tell(json, outcome, f"{plural(len(learned), 'phrases')} of {', '.join(classes)}. Saved in {out}")

@@ -1,6 +1,5 @@
 """``trelliswork info``: what a report of a problem should say about the program and the machine."""
 
-import json as json_module
 import os
 import platform
 import re
@@ -13,6 +12,7 @@ from typing import Annotated, Any
 import typer
 
 from trelliswork import __version__
+from trelliswork.cli.options import tell
 
 
 def info(
@@ -22,13 +22,11 @@ def info(
 
     Example: trelliswork info --json
     """
-    facts = _facts()
-    if json:
-        print(json_module.dumps(facts))
-        return
+    facts, lines = _facts(), []
     for name, value in facts.items():
         text = ", ".join(f"{k} {v}" for k, v in value.items()) if isinstance(value, dict) else value
-        print(f"{name.replace('_', ' '):<14} {text}")
+        lines.append(f"{name.replace('_', ' '):<14} {text}")
+    tell(json, facts, "\n".join(lines))
 
 
 def _facts() -> dict[str, Any]:

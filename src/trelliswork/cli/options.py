@@ -1,15 +1,26 @@
-"""Options that several commands share."""
+"""Options that several commands share, and the outcome that they print."""
 
+import json as json_module
 from typing import Annotated, Any, Literal
 
 import typer
 
 from trelliswork.data.reading import FileFormat
 
-LabeledFiles = Annotated[
-    list[str] | None,
-    typer.Argument(help="Labeled files, plain or gzip; '-' is standard input.", show_default=False),
-]
+Files = list[str] | None
+
+
+def named(help: str) -> Any:
+    """Return the argument for names of files."""
+    return typer.Argument(help=help, show_default=False)
+
+
+def tell(json: bool, outcome: Any, text: str) -> None:
+    """Print the outcome of a command, as JSON or as text."""
+    print(json_module.dumps(outcome, ensure_ascii=False) if json else text)
+
+
+LabeledFiles = Annotated[Files, named("Labeled files, plain or gzip; '-' is standard input.")]
 FormatOption = Annotated[FileFormat, typer.Option(help="Format of the file; by default from its name and first lines.")]
 TrainedFormatOption = Annotated[FileFormat, typer.Option(help="Format of the file; by default that of training.")]
 LabelOption = Annotated[

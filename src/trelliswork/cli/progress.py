@@ -107,14 +107,16 @@ def describe(step: "Step", n_tokens: int, max_iter: int) -> str:
     return "  ".join([*parts, f"at most {duration(left)} left"])
 
 
-def usage_line(processes: list[dict[str, Any]]) -> str:
-    """Return one line about what the processes of a group have spent, on average."""
-    n = len(processes)
+def usage_lines(outcome: dict[str, Any]) -> list[str]:
+    """Return a line about what the processes of a group have spent, on average; none for one process."""
+    if "processes" not in outcome:
+        return []
+    n = len(processes := outcome["processes"])
     mean = {key: sum(process[key] for process in processes) / n for key in processes[0]}
-    return (
+    return [
         f"{n} processes: {mean['computation']:.1f} s computation, {mean['communication']:.1f} s communication, "
         f"{mean['waiting']:.1f} s waiting, {mean['bytes_sent'] / 1e6:.1f} MB sent each"
-    )
+    ]
 
 
 def duration(seconds: float) -> str:

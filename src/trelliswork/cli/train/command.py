@@ -6,7 +6,6 @@ run or its help is shown, so that ``trelliswork --help`` is fast.
 """
 
 import inspect
-import json as json_module
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -20,8 +19,8 @@ from typer.core import TyperCommand
 
 from trelliswork.cli.help import Command
 from trelliswork.cli.inputs import dev_input, inputs_of
-from trelliswork.cli.options import ForceOption, JsonOption, QuietOption
-from trelliswork.cli.progress import training_progress, usage_line
+from trelliswork.cli.options import ForceOption, JsonOption, QuietOption, tell
+from trelliswork.cli.progress import training_progress, usage_lines
 from trelliswork.cli.reporting import ReportOption, report_training
 from trelliswork.cli.running import alone, current, report_errors
 from trelliswork.cli.saving import check_out, save_or_rescue
@@ -91,39 +90,34 @@ class Job:
 
     def _tell(self, model: Any, facts: dict[str, Any], usage: dict[str, Any]) -> None:
         """Write the report, and print the outcome."""
-        report = getattr(model, "report_", None)
-        outcome: dict[str, Any] = {"model": self.out, "kind": model.family, **facts}
-        if report is not None:
-            outcome |= {
-                "objective": report.value if report.n_iter else None,
-                "iterations": report.n_iter,
-                "converged": report.converged,
-                "reason": report.reason,
-                "dev": report.dev,
-                "dev_metric": report.metric or None,
-                "beam": None if report.beam is None else vars(report.beam) | {"kept": report.beam.kept},
-            }
-        outcome["seconds"] = round(time.perf_counter() - self.started, 3)
-        outcome |= usage
+        report = model.report_
+        outcome: dict[str, Any] = {
+            "model": self.out,
+            "kind": model.family,
+            **facts,
+            "objective": report.value if report.n_iter else None,
+            "iterations": report.n_iter,
+            "converged": report.converged,
+            "reason": report.reason,
+            "dev": report.dev,
+            "dev_metric": report.metric or None,
+            "beam": None if report.beam is None else vars(report.beam) | {"kept": report.beam.kept},
+            "seconds": round(time.perf_counter() - self.started, 3),
+            **usage,
+        }
         report_training(self.page, model, outcome, self.sample)
-        if self.json:
-            print(json_module.dumps(outcome))
-            return
         sizes = [
             plural(n, f"{layer} {name.replace('_', ' ')}".lstrip())
             for name, value in facts.items()
             for layer, n in (value.items() if isinstance(value, dict) else [("", value)])
             if type(n) is int
         ]
-        text = ", ".join(sizes)
-        if report is not None:
-            objective = f"objective {report.value:.4f} after {plural(report.n_iter, 'iterations')} ({report.reason})"
-            text += f"; {objective if report.n_iter else report.reason}"
-        print(f"{text}; {outcome['seconds']:.1f} s. Saved in {self.out}")
-        if report is not None and report.beam is not None:
-            print(f"beam {model.beam}: {report.beam}")
-        if usage:
-            print(usage_line(usage["processes"]))
+        objective = f"objective {report.value:.4f} after {plural(report.n_iter, 'iterations')} ({report.reason})"
+        how = objective if report.n_iter else report.reason
+        lines = [f"{', '.join(sizes)}; {how}; {outcome['seconds']:.1f} s. Saved in {self.out}"]
+        if report.beam is not None:
+            lines.append(f"beam {model.beam}: {report.beam}")
+        tell(self.json, outcome, "\n".join([*lines, *usage_lines(outcome)]))
 
 
 class TrainCommand(TyperCommand):

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from trelliswork.cli.inputs import dev_input
-from trelliswork.cli.options import FormatOption
+from trelliswork.cli.options import Files, FormatOption, named
 from trelliswork.cli.reporting import part, text_part
 from trelliswork.cli.train.command import Job
 from trelliswork.data.reading import FileFormat, read_words, words_layout
@@ -16,23 +16,13 @@ if TYPE_CHECKING:
     from trelliswork.models import HMMLanguageModel, KneserNey, LogBilinear, MRFLanguageModel
 
 MOST_EPOCHS = 40  # of an HMM language model without --max-iter
-TextFiles = Annotated[
-    list[str] | None,
-    typer.Argument(
-        help="Text files (plain or gzip, one sentence per line) or directories of them.", show_default=False
-    ),
-]
+TextFiles = Annotated[Files, named("Text files (plain or gzip, one sentence per line) or directories of them.")]
 
 
 def hmm_lm(
     job: Job,
     model: "HMMLanguageModel",
-    train: Annotated[
-        list[str] | None,
-        typer.Argument(
-            help="Text files (plain or gzip, one sentence per line); '-' is standard input.", show_default=False
-        ),
-    ] = None,
+    train: Annotated[Files, named("Text files (plain or gzip, one sentence per line); '-' is standard input.")] = None,
     format: FormatOption = FileFormat.auto,
 ) -> dict[str, Any]:
     """Train an HMM language model. Ctrl-C stops after the epoch and saves the best parameters.

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from trelliswork.cli.options import FormatOption
+from trelliswork.cli.options import Files, FormatOption, named
 from trelliswork.cli.reporting import part
 from trelliswork.cli.train.command import Job
 from trelliswork.cli.treebanks import COLUMNS, check_tags, empty_tags, holds_trees, read_tokens, read_treebank
@@ -25,10 +25,7 @@ WORDS, TAGS = ("form", "lemma"), ("upos", "xpos", "feats")  # CoNLL-U columns th
 def parser(
     job: Job,
     model: "DependencyParser",
-    train: Annotated[
-        list[str] | None,
-        typer.Argument(help="CoNLL-U files with trees, plain or gzip; '-' is standard input.", show_default=False),
-    ] = None,
+    train: Annotated[Files, named("CoNLL-U files with trees, plain or gzip; '-' is standard input.")] = None,
     columns: Annotated[
         str | None,
         typer.Option(
@@ -123,11 +120,10 @@ def pcfg(
     job: Job,
     model: "PCFG",
     train: Annotated[
-        list[str] | None,
-        typer.Argument(
-            help="Files of text, columns or CoNLL-U ('-' is standard input), or of bracketed trees (*.mrg, *.trees, or "
-            "a folder of *.mrg), of which only the words are read.",
-            show_default=False,
+        Files,
+        named(
+            "Files of text, columns or CoNLL-U ('-' is standard input), or of bracketed trees (*.mrg, *.trees, or "
+            "a folder of *.mrg), of which only the words are read."
         ),
     ] = None,
     format: FormatOption = FileFormat.auto,

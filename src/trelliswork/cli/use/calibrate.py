@@ -1,6 +1,5 @@
 """``trelliswork calibrate``: fit the probabilities of a saved model to held-out answers."""
 
-import json as json_module
 import os
 import sys
 from dataclasses import replace
@@ -9,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from trelliswork.cli.inputs import inputs_of
-from trelliswork.cli.options import ForceOption, JsonOption, TrainedFormatOption, bundled_option
+from trelliswork.cli.options import Files, ForceOption, JsonOption, TrainedFormatOption, bundled_option, named, tell
 from trelliswork.cli.saving import check_out, save_or_rescue
 from trelliswork.cli.use.loading import Model, load_for
 from trelliswork.compute.display import plural
@@ -29,10 +28,7 @@ from trelliswork.data.reading.inputs import Inputs
 def calibrate(
     model: Model,
     files: Annotated[
-        list[str] | None,
-        typer.Argument(
-            help="Held-out files with gold answers, not those of training; '-' is standard input.", show_default=False
-        ),
+        Files, named("Held-out files with gold answers, not those of training; '-' is standard input.")
     ] = None,
     bundled: Annotated[bool, bundled_option("dev")] = False,
     format: TrainedFormatOption = FileFormat.auto,
@@ -68,10 +64,7 @@ def calibrate(
         fit(fitted, X, y)
     save_or_rescue(fitted.save, place, force=force)
     result = fitted.calibration_
-    if json:
-        print(json_module.dumps({"model": place, "kind": fitted.family} | result.to_dict()))
-        return
-    print(f"{result}. Saved in {place}")
+    tell(json, {"model": place, "kind": fitted.family} | result.to_dict(), f"{result}. Saved in {place}")
 
 
 def read_answers(

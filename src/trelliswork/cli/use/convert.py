@@ -1,12 +1,11 @@
 """``trelliswork convert``: models of other tools as ours, and n-gram models as ARPA files."""
 
-import json as json_module
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from trelliswork.cli.options import ForceOption, JsonOption
+from trelliswork.cli.options import ForceOption, JsonOption, tell
 from trelliswork.cli.saving import check_out, check_out_file, save_or_rescue
 from trelliswork.errors import DataError
 
@@ -50,10 +49,8 @@ def convert(
         fitted = converted(model, encoding=encoding)
         save_or_rescue(fitted.save, out, force=force)
     described = fitted.describe(1)
-    if json:
-        print(json_module.dumps({"model": model, "out": out, "kind": fitted.family, **described.facts}))
-        return
-    print(f"{described.title}: {_counts(described.facts)}. Saved in {out}")
+    outcome = {"model": model, "out": out, "kind": fitted.family, **described.facts}
+    tell(json, outcome, f"{described.title}: {_counts(described.facts)}. Saved in {out}")
 
 
 def _ngrams(path: str) -> Any:

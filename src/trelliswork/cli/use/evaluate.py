@@ -1,6 +1,5 @@
 """``trelliswork evaluate``: compare a saved model with gold answers."""
 
-import json as json_module
 import warnings
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
@@ -9,13 +8,16 @@ import typer
 
 from trelliswork.cli.inputs import inputs_of
 from trelliswork.cli.options import (
+    Files,
     OtherBeamOption,
     SchemeOption,
     StrictOption,
     TrainedFormatOption,
     bundled_option,
     leave_out,
+    named,
     set_beam,
+    tell,
 )
 from trelliswork.cli.reporting import ReportOption, report_evaluation
 from trelliswork.cli.use.calibrate import read_answers
@@ -43,10 +45,7 @@ class Judged(NamedTuple):
 
 def evaluate(
     model: Model,
-    files: Annotated[
-        list[str] | None,
-        typer.Argument(help="Labeled files in the format of training; '-' is standard input.", show_default=False),
-    ] = None,
+    files: Annotated[Files, named("Labeled files in the format of training; '-' is standard input.")] = None,
     bundled: Annotated[bool, bundled_option("test")] = False,
     format: TrainedFormatOption = FileFormat.auto,
     label: Annotated[
@@ -122,7 +121,7 @@ def evaluate(
         plain = plain | {"at_precision": found.get("", found)}
         lines.append("\n".join(f"{name} {one.summary()}".lstrip() for name, one in reached.items()))
     plain = plain | report_evaluation(page, fitted, judged.report, source.name, model, *judged.sample)
-    print(json_module.dumps(plain) if json else "\n\n".join(lines))
+    tell(json, plain, "\n\n".join(lines))
 
 
 def _at_precision(report: Any, target: float) -> "dict[str, AtPrecision]":

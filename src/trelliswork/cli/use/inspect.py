@@ -1,11 +1,10 @@
 """``trelliswork inspect``: the content of a saved model."""
 
-import json as json_module
-import sys
 from typing import Annotated, Any
 
 import typer
 
+from trelliswork.cli.options import tell
 from trelliswork.cli.use.loading import Model
 
 
@@ -36,19 +35,12 @@ def inspect(
     }
     if fitted.calibration_ is not None:
         facts["calibration"] = fitted.calibration_.to_dict() if json else str(fitted.calibration_)
-    if json:
-        tables = {table.key: table.rows for table in description.tables}
-        print(json_module.dumps({"kind": fitted.family, **facts, **tables}, ensure_ascii=False))
-        return
-    print(description.title)
-    for name, value in facts.items():
-        if value is not None:
-            print(f"{name.replace('_', ' ')}: {_text(value)}")
+    tables = {table.key: table.rows for table in description.tables}
+    lines = [description.title]
+    lines += [f"{name.replace('_', ' ')}: {_text(value)}" for name, value in facts.items() if value is not None]
     for table in description.tables:
-        print(f"\n{table.title}\n" + "  ".join(table.columns))
-        for row in table.rows:
-            print("  ".join(map(_text, row)))
-    sys.stdout.flush()
+        lines += ["", table.title, "  ".join(table.columns), *("  ".join(map(_text, row)) for row in table.rows)]
+    tell(json, {"kind": fitted.family, **facts, **tables}, "\n".join(lines))
 
 
 def _text(value: Any) -> str:

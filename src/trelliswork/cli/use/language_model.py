@@ -1,12 +1,11 @@
 """``trelliswork sample``, ``fill``, ``neighbors`` and ``embeddings``: queries of language models."""
 
-import json as json_module
 import secrets
 from typing import Annotated, Any
 
 import typer
 
-from trelliswork.cli.options import JsonOption
+from trelliswork.cli.options import JsonOption, tell
 from trelliswork.cli.use.loading import Model, load_for
 
 Many = Annotated[int, typer.Option("--n", "-n", min=1, help="Number of words.")]
@@ -39,12 +38,8 @@ def sample(
     else:
         drawn = [{"words": words} for words in fitted.sample(n, **options)]
     for one in drawn:
-        if json:
-            print(json_module.dumps({**one, "seed": seed}, ensure_ascii=False))
-        elif states:
-            print(" ".join(f"{word}/{name}" for word, name in zip(*one.values(), strict=True)))
-        else:
-            print(" ".join(map(str, one["words"])))
+        pairs = [f"{word}/{name}" for word, name in zip(*one.values(), strict=True)] if states else one["words"]
+        tell(json, {**one, "seed": seed}, " ".join(map(str, pairs)))
 
 
 def fill(
@@ -62,21 +57,16 @@ def fill(
 
     Example: trelliswork fill model "the ___ of the company"
     """
-    from trelliswork.answers import Want, ask, to_json
+    from trelliswork.answers import Want, ask
     from trelliswork.models.tasks import blanks
 
     fitted = load_for(model, "fill", "fill blanks: expected a language model")
     words = blanks(sentence.lower() if fitted.input_.get("lower") else sentence)
     (answer,) = ask(fitted, [words], Want(n=n, unknown=unknown), "fill")
-    lists = answer.value
-    if json:
-        print(to_json(answer.result()["blanks"]))
-        return
-    for number, words in enumerate(lists, start=1):
-        if len(lists) > 1:
-            print(f"blank {number}")
-        for word, p in words:
-            print(f"{p:.4f}  {word}")
+    lines = []
+    for number, best in enumerate(answer.value, start=1):
+        lines += [f"blank {number}"] * (len(answer.value) > 1) + [f"{p:.4f}  {word}" for word, p in best]
+    tell(json, answer.result()["blanks"], "\n".join(lines))
 
 
 def neighbors(
@@ -91,11 +81,8 @@ def neighbors(
     """
     learned = load_for(model, "neighbors", "have neighbors of words: expected a Markov random field (train mrf-lm)")
     lists = {word: learned.neighbors(word, n) for word in words}
-    if json:
-        print(json_module.dumps(lists, ensure_ascii=False))
-        return
-    for word, near in lists.items():
-        print(f"{word}: " + "  ".join(f"{other} {cosine:.3f}" for other, cosine in near))
+    lines = [f"{word}: " + "  ".join(f"{other} {cosine:.3f}" for other, cosine in near) for word, near in lists.items()]
+    tell(json, lists, "\n".join(lines))
 
 
 def embeddings(
@@ -121,7 +108,5 @@ def embeddings(
     learned = load_for(model, "export_word2vec", "have embeddings: expected a Markov random field (train mrf-lm)")
     learned.export_word2vec(out, scaling=scaling)
     n, size = learned.vectors().shape
-    if json:
-        print(json_module.dumps({"file": out, "words": n - 1, "dimensions": size}))
-    else:
-        print(f"{n - 1:,} words, {size} dimensions: {out}")
+    outcome = {"file": out, "words": n - 1, "dimensions": size}
+    tell(json, outcome, f"{n - 1:,} words, {size} dimensions: {out}")

@@ -7,12 +7,14 @@ import typer
 
 from trelliswork.cli.inputs import inputs_of
 from trelliswork.cli.options import (
+    Files,
     OutputOption,
     TokenizeOption,
     TokenizerOption,
     bundled_option,
     chosen_tokenizer,
     leave_out,
+    named,
 )
 from trelliswork.cli.treebanks import (
     check_tags,
@@ -43,10 +45,7 @@ UNTAGGED = 5000  # words without tags after which a file is taken to have none
 
 def parse(
     model: Annotated[str, typer.Argument(help="Directory of a saved parser or grammar.")],
-    files: Annotated[
-        list[str] | None,
-        typer.Argument(help="Files to parse, plain or gzip. Default: standard input, '-'.", show_default=False),
-    ] = None,
+    files: Annotated[Files, named("Files to parse, plain or gzip. Default: standard input, '-'.")] = None,
     bundled: Annotated[bool, bundled_option("test")] = False,
     format: Annotated[
         FileFormat,

@@ -1,6 +1,5 @@
 """``trelliswork score``: the log evidence of a text."""
 
-import json as json_module
 import math
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -8,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from trelliswork.cli.inputs import AWAITED, inputs_of, say_what_is_awaited
-from trelliswork.cli.options import OtherBeamOption, TrainedFormatOption, bundled_option, set_beam
+from trelliswork.cli.options import Files, OtherBeamOption, TrainedFormatOption, bundled_option, named, set_beam, tell
 from trelliswork.cli.running import alone, current
 from trelliswork.cli.treebanks import read_as_trained
 from trelliswork.cli.use.loading import Model, check_tokenized, load_for
@@ -34,10 +33,7 @@ if TYPE_CHECKING:
 def score(
     model: Model,
     files: Annotated[
-        list[str] | None,
-        typer.Argument(
-            help="Text files, plain or gzip, or directories of them. Default: standard input, '-'.", show_default=False
-        ),
+        Files, named("Text files, plain or gzip, or directories of them. Default: standard input, '-'.")
     ] = None,
     bundled: Annotated[bool, bundled_option("test")] = False,
     format: TrainedFormatOption = FileFormat.auto,
@@ -57,17 +53,14 @@ def score(
     fitted = load_for(model, "perplexity", "score text: expected a language model, an HMM or a grammar")
     set_beam(fitted, beam)
     corpus, evidence, figures = scored(fitted, source, format)
-    values, words = evidence.tolist(), corpus.sentences(0)
-    if sentences:
-        values, words = ([row for part in current().gather(rows) for row in part] for rows in (values, words))
-    if json:  # which has no infinity
-        possible = [value if value > -math.inf else None for value in values]
-        print(json_module.dumps(figures | ({"log_evidence_of_sentences": possible} if sentences else {})))
-    elif sentences:
-        for value, sentence in zip(values, words, strict=True):
-            print(f"{value:.4f}\t{' '.join(sentence)}")
-    else:
-        print(summary(figures))
+    if not sentences:
+        tell(json, figures, summary(figures))
+        return
+    own = list(zip(evidence.tolist(), corpus.sentences(0), strict=True))
+    rows = [row for part in current().gather(own) for row in part]
+    possible = [value if value > -math.inf else None for value, _ in rows]  # JSON has no infinity
+    lines = [f"{value:.4f}\t{' '.join(words)}" for value, words in rows]
+    tell(json, figures | {"log_evidence_of_sentences": possible}, "\n".join(lines))
 
 
 def scored(fitted: Any, source: Inputs, format: FileFormat) -> "tuple[Corpus, NDArray[np.float64], dict[str, Any]]":

@@ -1,13 +1,12 @@
 """``trelliswork select``: which sentences of a pool to label next."""
 
-import json as json_module
 import sys
 from typing import Annotated, Any, Literal
 
 import typer
 
 from trelliswork.cli.inputs import inputs_of
-from trelliswork.cli.options import TrainedFormatOption
+from trelliswork.cli.options import TrainedFormatOption, named, tell
 from trelliswork.cli.use.loading import Model, load_for
 from trelliswork.cli.use.tag import check_words
 from trelliswork.compute.display import plural
@@ -17,7 +16,7 @@ from trelliswork.data.reading.inputs import Inputs
 
 def select(
     model: Model,
-    pool: Annotated[list[str], typer.Argument(help="Files of sentences to choose from, in the format of training.")],
+    pool: Annotated[list[str], named("Files of sentences to choose from, in the format of training.")],
     n: Annotated[int, typer.Option("--n", "-n", min=1, help="Number of sentences.")] = 100,
     by: Annotated[
         Literal["entropy", "margin", "expected-gain"],
@@ -65,11 +64,9 @@ def select(
     words = corpus.sentences(0) if isinstance(corpus, Corpus) else None
     for index, score in chosen:
         file, number = places[index]
-        if json:
-            plain = {"file": file, "sentence": number + 1, "score": score}
-            print(json_module.dumps(plain | ({} if words is None else {"words": words[index]}), ensure_ascii=False))
-        else:
-            print(file, number + 1, f"{score:.4f}", "" if words is None else " ".join(words[index]), sep="\t")
+        own = {} if words is None else {"words": words[index]}
+        plain = {"file": file, "sentence": number + 1, "score": score, **own}
+        tell(json, plain, f"{file}\t{number + 1}\t{score:.4f}\t{' '.join(own.get('words', ()))}")
 
 
 def _joined(parts: list[Any]) -> Any:

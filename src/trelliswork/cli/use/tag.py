@@ -8,6 +8,7 @@ import typer
 
 from trelliswork.cli.inputs import inputs_of
 from trelliswork.cli.options import (
+    Files,
     OtherBeamOption,
     OutputOption,
     TokenizeOption,
@@ -15,6 +16,7 @@ from trelliswork.cli.options import (
     TrainedFormatOption,
     bundled_option,
     chosen_tokenizer,
+    named,
     set_beam,
 )
 from trelliswork.cli.use.loading import Model, RulesOption, check_columns, check_tokenized, load_for, rules_for
@@ -30,10 +32,7 @@ if TYPE_CHECKING:
 
 def tag(
     model: Model,
-    files: Annotated[
-        list[str] | None,
-        typer.Argument(help="Files to tag, plain or gzip. Default: standard input, '-'.", show_default=False),
-    ] = None,
+    files: Annotated[Files, named("Files to tag, plain or gzip. Default: standard input, '-'.")] = None,
     bundled: Annotated[bool, bundled_option("test")] = False,
     format: TrainedFormatOption = FileFormat.auto,
     with_: Annotated[
