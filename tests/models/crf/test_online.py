@@ -113,9 +113,9 @@ def test_one_step_over_all_sentences_is_a_step_along_the_gradient(kind, real, n_
     online = OnlineChain(*case, kind="sgd", l2=3.0, weights=alpha, batch_size=30, rate=0.5)
     online.load(w)
     loss = online.epoch()
-    assert_allclose(online.current(), w - 0.5 * gradient / 30, rtol=1e-5, atol=1e-5)
-    assert_allclose(online.average(), online.current(), rtol=1e-6)
-    assert_allclose(loss, value - 3 * w @ w + 3 * online.current() @ online.current(), rtol=1e-5)
+    assert_allclose(online.state.weights, w - 0.5 * gradient / 30, rtol=1e-5, atol=1e-5)
+    assert_allclose(online.state.mean, online.state.weights, rtol=1e-6)
+    assert_allclose(loss, value - 3 * w @ w + 3 * online.state.weights @ online.state.weights, rtol=1e-5)
 
 
 @given(
@@ -137,8 +137,8 @@ def test_weights_and_average_of_many_steps_match_dense_sgd(seed, batch_size, l2,
     for _ in range(3):
         loss = online.epoch()
     want, want_mean, losses = dense_sgd(case, w, 3, **options)
-    assert_allclose(online.current(), want, rtol=1e-4, atol=1e-4)
-    assert_allclose(online.average(), want_mean, rtol=1e-4, atol=1e-4)
+    assert_allclose(online.state.weights, want, rtol=1e-4, atol=1e-4)
+    assert_allclose(online.state.mean, want_mean, rtol=1e-4, atol=1e-4)
     assert_allclose(loss, losses + l2 * want @ want, rtol=1e-3, atol=1e-3)
 
 
@@ -149,8 +149,8 @@ def test_strong_decay_keeps_precision():
     online = OnlineChain(*case, kind="sgd", **options)
     online.epoch()
     want, want_mean, _ = dense_sgd(case, np.zeros(case[2].n_features), 1, **options)
-    assert_allclose(online.current(), want, rtol=1e-4, atol=1e-5)
-    assert_allclose(online.average(), want_mean, rtol=1e-4, atol=1e-5)
+    assert_allclose(online.state.weights, want, rtol=1e-4, atol=1e-5)
+    assert_allclose(online.state.mean, want_mean, rtol=1e-4, atol=1e-5)
 
 
 def sampled_case(n_sentences=400, n_labels=5, n_attributes=40):
@@ -174,19 +174,19 @@ def test_sgd_converges_towards_the_optimum():
     _, report = lbfgs(objective, np.zeros(case[2].n_features))
     online = OnlineChain(*case, kind="sgd", l2=1.0)
     first = online.epoch()
-    assert online.rate > 0
+    assert online.state.rate > 0
     for _ in range(19):
         last = online.epoch()
     assert last < first
-    assert report.value <= objective(online.average())[0] <= 1.005 * report.value
-    assert objective(online.average())[0] < objective(online.current())[0]  # averaging helps
+    assert report.value <= objective(online.state.mean)[0] <= 1.005 * report.value
+    assert objective(online.state.mean)[0] < objective(online.state.weights)[0]  # averaging helps
 
 
 def test_the_chosen_rate_is_the_best_of_its_neighbors():
     case = sampled_case(200)
     online = OnlineChain(*case, kind="sgd", l2=1.0)
     online.epoch()
-    chosen = online.rate
+    chosen = online.state.rate
     fresh = OnlineChain(*case, kind="sgd", l2=1.0)
     sample = np.random.default_rng((0, 1 << 32)).permutation(200)
     losses = []
@@ -196,7 +196,7 @@ def test_the_chosen_rate_is_the_best_of_its_neighbors():
     assert losses[1] == min(losses)
     fixed = OnlineChain(*case, kind="sgd", l2=1.0, rate=chosen)
     fixed.epoch()
-    assert_array_equal(fixed.current(), online.current())  # trying rates changes no state
+    assert_array_equal(fixed.state.weights, online.state.weights)  # trying rates changes no state
 
 
 def dense_perceptron(case, n_epochs, *, weights, seed=0, batch_size=1, allowed=None):
@@ -241,8 +241,8 @@ def test_the_perceptron_matches_a_naive_one(kind, batch_size, limited):
         case, 4, weights=alpha, seed=3, batch_size=batch_size or 1, allowed=allowed
     )
     assert wrong == want_wrong
-    assert_array_equal(online.current(), want)
-    assert_allclose(online.average(), want_mean, rtol=1e-6, atol=1e-6)
+    assert_array_equal(online.state.weights, want)
+    assert_allclose(online.state.mean, want_mean, rtol=1e-6, atol=1e-6)
 
 
 def test_the_perceptron_separates_separable_data():
@@ -258,21 +258,21 @@ def test_the_perceptron_separates_separable_data():
     wrong = [online.epoch() for _ in range(100)]
     assert wrong[0] > 50
     assert wrong[-1] == 0
-    before = online.current()
+    before = online.state.weights
     online.epoch()
-    assert_array_equal(online.current(), before)
+    assert_array_equal(online.state.weights, before)
 
 
 def decode(online, s):
     """Return the best labels of a sentence, by dynamic programming in NumPy."""
-    data, layout, w = online._data, online.layout, online.current()
-    start, stop = data.offsets[s], data.offsets[s + 1]
+    (sentences, rows), layout, w = online._data, online.layout, online.state.weights
+    start, stop = sentences.offsets[s], sentences.offsets[s + 1]
     n, S = len(layout.transitions), layout.n_labels
     state = w[n:].reshape(-1, S)
     unary = np.zeros((stop - start, S))
     for t in range(stop - start):
-        at = slice(data.tokens.wide_ptr[start + t], data.tokens.wide_ptr[start + t + 1])
-        unary[t] = state[data.tokens.wide_ids[at] // 3].sum(axis=0)
+        at = slice(rows.wide_ptr[start + t], rows.wide_ptr[start + t + 1])
+        unary[t] = state[rows.wide_ids[at] // 3].sum(axis=0)
     delta, back = unary[0], []
     for row in unary[1:]:
         scores = delta[:, None] + w[:n].reshape(S, S)
@@ -292,15 +292,15 @@ def test_a_restored_run_continues_bit_for_bit(kind):
     losses = [whole.epoch() for _ in range(5)]
     for _ in range(2):
         first.epoch()
-    state = first.state()
+    state = first.state
     assert all(type(v) in (int, float) for v in (state.epochs, state.steps, state.rate))
-    first.epoch()  # the state is a copy
+    first.epoch()  # changes no earlier state
     second = OnlineChain(*case, **options)
     second.restore(state)
     assert [second.epoch() for _ in range(3)] == losses[2:]
-    assert_array_equal(second.current(), whole.current())
-    assert_array_equal(second.average(), whole.average())
-    assert second.rate == whole.rate
+    assert_array_equal(second.state.weights, whole.state.weights)
+    assert_array_equal(second.state.mean, whole.state.mean)
+    assert second.state.rate == whole.state.rate
     whole.load(np.zeros(case[2].n_features))
     assert whole.epoch() == losses[0]
 
@@ -325,7 +325,7 @@ def test_forbidden_pairs_are_not_updated(kind):
     online.load(start)
     for _ in range(3):
         online.epoch()
-    moved = (online.current() - start)[:16].reshape(4, 4)
+    moved = (online.state.weights - start)[:16].reshape(4, 4)
     assert_array_equal(moved[~pairs], 0)
     assert (moved[pairs] != 0).any()
 
@@ -345,12 +345,12 @@ def test_huge_scores_give_no_nan(size, limited):
     online = OnlineChain(*case, kind="sgd", batch_size=8, rate=8.0, allowed=allowed)
     online.load(w)
     assert_allclose(online.epoch(), value, rtol=1e-4)
-    assert_allclose(online.current(), w - gradient, rtol=1e-5, atol=1e-4)
+    assert_allclose(online.state.weights, w - gradient, rtol=1e-5, atol=1e-4)
     perceptron = OnlineChain(*case, kind="perceptron", allowed=allowed)
     perceptron.load(w)
     perceptron.epoch()
     for trainer in (online, perceptron):
-        assert np.isfinite(trainer.average()).all()
+        assert np.isfinite(trainer.state.mean).all()
 
 
 def test_divergence_raises_and_restores_the_weights():
@@ -359,8 +359,8 @@ def test_divergence_raises_and_restores_the_weights():
     online = OnlineChain(tokens, gold, layout, kind="sgd", rate=1e15)
     with pytest.raises(ValueRangeError, match="smaller rate"):
         online.epoch()
-    assert_array_equal(online.current(), 0)
-    assert online.state().epochs == 0
+    assert_array_equal(online.state.weights, 0)
+    assert online.state.epochs == 0
 
 
 def test_tokens_without_attributes_and_single_tokens():
@@ -369,7 +369,7 @@ def test_tokens_without_attributes_and_single_tokens():
     for kind in ("sgd", "perceptron"):
         online = OnlineChain(tokens, np.array([0, 1, 1, 0], np.int32), layout, kind=kind)
         online.epoch()
-        assert np.isfinite(online.average()).all()
+        assert np.isfinite(online.state.mean).all()
 
 
 def test_a_rate_must_be_small_for_the_penalty():

@@ -22,14 +22,8 @@ from numpy.typing import NDArray
 from trelliswork.compute import threads
 from trelliswork.errors import ValueRangeError
 from trelliswork.learning.sgd import decay
-from trelliswork.models.crf.kernels.objective import FeatureWeights
-from trelliswork.models.crf.kernels.online import (
-    Batches,
-    Data,
-    Model,
-    Schedule,
-    train,
-)
+from trelliswork.models.crf.kernels.objective import FeatureWeights, Sentences
+from trelliswork.models.crf.kernels.online import Batches, Model, Schedule, train
 from trelliswork.models.crf.layout import (
     Allowed,
     ChainWeights,
@@ -49,19 +43,15 @@ FORGET = 6  # g of SGD's average
 CALIBRATION = 1 << 32  # in place of the epoch's number when the sample is shuffled
 
 
-@dataclass
+@dataclass(frozen=True)
 class OnlineState:
-    """State of training between epochs, as plain arrays and numbers."""
+    """State of training between epochs; data and options being equal, training resumes from it bit for bit."""
 
     weights: Vector  # (n_features,) after the last step
-    mean: Vector  # their average
+    mean: Vector  # their average; before the first epoch the initial weights
     epochs: int = 0  # finished epochs
     steps: int = 0  # finished mini-batches
-    rate: float = 0.0  # eta_0; 0 before it has been chosen
-
-    def copy(self) -> "OnlineState":
-        """Return a copy."""
-        return replace(self, weights=self.weights.copy(), mean=self.mean.copy())
+    rate: float = 0.0  # eta_0; 0 before it has been chosen, and for the perceptron
 
 
 class OnlineChain:
@@ -108,49 +98,31 @@ class OnlineChain:
         rate: float | None = None,
         seed: int = 0,
     ) -> None:
-        self.layout, self.kind, self.seed = layout, kind, seed
+        self.layout, self.kind, self.seed, self._rate = layout, kind, seed, rate or 0.0
         self.batch_size = batch_size or (8 if kind == "sgd" else 1)
         self._lengths = np.diff(tokens.offsets)
         self._l2, self._decay = l2, 2 * l2 / len(self._lengths)
-        if rate is not None and not rate * self._decay < 1:
+        if not self._rate * self._decay < 1:
             raise ValueRangeError(f"the learning rate must be below N / (2 l2) = {1 / self._decay:.3g}, got {rate}.")
         gold = labeling.gold if isinstance(labeling, Labeling) else labeling
         alpha = np.ones(len(self._lengths), np.float32) if weights is None else np.asarray(weights, np.float32)
         rows = ScoredTokens(tokens, layout).arrays
         rows = rows._replace(wide_ids=rows.wide_ids * np.int32(3), narrow_ids=rows.narrow_ids * np.int32(2))
-        self._data = Data(tokens.offsets, rows, np.ascontiguousarray(gold, np.int32), alpha)
+        extra = np.empty((0, layout.padded_labels), np.float32), np.empty(0, np.int32)
+        self._data = Sentences(tokens.offsets, np.ascontiguousarray(gold, np.int32), alpha, *extra), rows
         self._model = _model(layout, allowed)
         self._sum = np.zeros(layout.n_features)  # sum of the weights after each step of this epoch
-        zeros = np.zeros(layout.n_features)
-        self._state = OnlineState(zeros, zeros.copy(), rate=rate or 0.0)
-        self._given_rate = rate or 0.0
-
-    @property
-    def rate(self) -> float:
-        """eta_0 of SGD; 0 before it has been chosen, and for the perceptron."""
-        return self._state.rate
-
-    def current(self) -> Vector:
-        """Return the weights after the last step, (n_features,) in the order of the layout."""
-        return self._state.weights.copy()
-
-    def average(self) -> Vector:
-        """Return the averaged weights; before the first epoch the initial weights."""
-        return self._state.mean.copy()
+        self.load(self._sum)
 
     def load(self, weights: Floats) -> None:
         """Restart from these weights, at epoch and step 0 and without an average."""
         start = np.array(weights, np.float64)
-        self.restore(OnlineState(start, start.copy(), rate=self._given_rate))
-
-    def state(self) -> OnlineState:
-        """Return the state from which ``restore`` resumes bit for bit, in this or another process."""
-        return self._state.copy()
+        self.restore(OnlineState(start, start, rate=self._rate))
 
     def restore(self, state: OnlineState) -> None:
         """Resume from a state; data and options must be those of the run that it came from."""
-        self._state = state.copy()
-        self._place(self._state.weights)
+        self.state = state
+        self._place(state.weights)
 
     def epoch(self) -> float:
         """Train one pass over the sentences in random order; return the loss.
@@ -158,24 +130,22 @@ class OnlineChain:
         SGD: the sum of losses, each at the weights of its step, plus ``l2 ||w||^2`` at the end. Perceptron: the number
         of wrongly labeled tokens.
         """
-        state = self._state
-        if self.kind == "sgd" and not state.rate:
-            state.rate = self._calibrate()
-        loss, n_steps = self._pass(self._shuffled(state.epochs), state.rate, state.steps)
+        if self.kind == "sgd" and not self.state.rate:
+            self.state = replace(self.state, rate=self._calibrate())
+        before = self.state
+        loss, n_steps = self._pass(self._shuffled(before.epochs), before.rate, before.steps)
         features = self._model.weights
         weights = self.layout.vector(self._model.transition, features.wide[::3], features.narrow[::2])
         if not (np.isfinite(loss) and np.isfinite(weights).all()):
-            self._place(state.weights)
+            self._place(before.weights)
             raise ValueRangeError(
-                f"the weights left the range of float32 in epoch {state.epochs} (rate {state.rate:g}) and were reset "
+                f"the weights left the range of float32 in epoch {before.epochs} (rate {before.rate:g}) and were reset "
                 "to those before it: use a smaller rate, a larger l2 or smaller values of the attributes."
             )
-        state.weights = weights
-        state.steps += n_steps
-        state.epochs += 1
-        share = decay(state.epochs, FORGET if self.kind == "sgd" else 0)
-        state.mean = (1 - share) * state.mean + share / n_steps * self._sum
-        return loss + self._l2 * float(state.weights @ state.weights)
+        share = decay(before.epochs + 1, FORGET if self.kind == "sgd" else 0)
+        mean = (1 - share) * before.mean + share / n_steps * self._sum
+        self.state = OnlineState(weights, mean, before.epochs + 1, before.steps + n_steps, before.rate)
+        return loss + self._l2 * float(weights @ weights)
 
     def _shuffled(self, epoch: int) -> NDArray[np.int64]:
         """Return the sentences in random order."""
@@ -188,7 +158,7 @@ class OnlineChain:
         order = order[np.lexsort((-self._lengths[order], batch))]
         n_batches, largest = int(batch[-1]) + 1, int(np.bincount(batch, self._lengths[order]).max())
         residual = np.empty((largest, self._model.weights.wide.shape[1]), np.float32)
-        longest, counts = int(self._lengths[order].max()), np.zeros_like(self._model.transition)
+        longest, counts = int(self._lengths[order].max()), np.zeros_like(self._model.transition)[None]
         batches = Batches(order, size, longest, residual, counts)
         self._sum[:] = 0
         done, loss = 0, 0.0
@@ -232,7 +202,7 @@ class OnlineChain:
             if power not in tried and len(tried) < TRIALS and FIRST_RATE * 2.0**power * self._decay < 0.5:
                 value, _ = self._pass(sample, FIRST_RATE * 2.0**power, 0)
                 tried[power] = value if np.isfinite(value) else np.inf
-                self._place(self._state.weights)
+                self._place(self.state.weights)
             return tried.get(power, np.inf)
 
         best = 0
@@ -254,8 +224,6 @@ def _model(layout: FeatureLayout, allowed: Allowed | None) -> Model:
     has_weight.reshape(-1)[layout.wide_places] = 1
     wide[2::3] = has_weight
     mask.reshape(-1)[layout.transitions] = 1
-    forbidden = np.full((S, Sw), -np.inf, np.float32)
-    forbidden[:, :S] = limits.log_transition
     narrow = np.zeros(2 * len(layout.narrow_features), np.float32)
     weights = FeatureWeights(wide, narrow, np.repeat(layout.labels[layout.narrow_features], 2))
-    return Model(weights, np.zeros((S, S)), np.zeros((S, S)), mask, forbidden, limits.start, limits.end)
+    return Model(weights, np.zeros((S, S)), np.zeros((S, S)), mask, limits.log_transition, limits.start, limits.end)

@@ -166,7 +166,7 @@ def one_pass(problem: Problem, settings: Settings, state: OnlineState | None) ->
     if state is not None:
         chains.restore(state)
     loss = chains.epoch()
-    return chains.average(), FitReport(False, "one part of the data", loss), chains.state()
+    return chains.state.mean, FitReport(False, "one part of the data", loss), chains.state
 
 
 def _online_chain(problem: Problem, settings: Settings) -> OnlineChain:
@@ -199,11 +199,11 @@ def _online(problem: Problem, settings: Settings, start: Weights, watch: Watch) 
     started = time.perf_counter() - report.seconds
 
     def state() -> Saved:
-        now = chains.state()
+        now = chains.state
         numbers = {"epochs": now.epochs, "steps": now.steps, "rate": now.rate}
         return {"numbers": numbers, "history": report.steps()}, {"weights": now.weights, "mean": now.mean}
 
-    weights = chains.average()
+    weights = chains.state.mean
     while True:
         epoch, losses = len(report.history) + 1, [step.value for step in report.history[-2:]]
         if 0 in losses or (len(losses) == 2 and abs(losses[0] - losses[1]) <= settings.tol * abs(losses[1])):
@@ -212,7 +212,7 @@ def _online(problem: Problem, settings: Settings, start: Weights, watch: Watch) 
         if epoch > settings.iterations:
             break
         loss = chains.epoch()
-        weights = chains.average()
+        weights = chains.state.mean
         active = int(np.count_nonzero(weights))
         report.add(Step(epoch, loss, np.nan, active, epoch, time.perf_counter() - started))
         reason = watch.after(report.history[-1], {"weights": weights}, state)

@@ -196,6 +196,16 @@ def lay_transitions(log_pairwise, weights, matrix, panels, panels_t):
     return float(shift) if shift > -np.inf else 0.0
 
 
+@helper(allocates=True)
+def new_transitions(log_pairwise):
+    """Return the `Transitions` of the scores (1, S, S)."""
+    S, W, dtype = log_pairwise.shape[1], lanes(log_pairwise), log_pairwise.dtype
+    width, strips = -(-S // W) * W, (-(-S // (2 * W)), S, 2 * W)
+    matrix, panels, panels_t = np.empty((width, width), dtype), np.empty(strips, dtype), np.empty(strips, dtype)
+    shift = lay_transitions(log_pairwise, np.empty(-(-S * S // W) * W, dtype), matrix, panels, panels_t)
+    return Transitions(matrix, panels, panels_t, shift)
+
+
 @kernel(allocates=True)
 def forward(start, stop, chains, transitions, lattice, log_z):
     """Fill the lattice and log_z (B,) for the sequences ``order[start:stop]``."""
@@ -361,14 +371,10 @@ def one_sentence(length, log_unary, log_pairwise, log_z, marginals, counts):
 
     ``marginals`` (1 or 0, T, S) and ``counts`` (1 or 0, S, S). Return whether the sequence is safe and possible.
     """
-    S, W, dtype = log_unary.shape[2], lanes(log_unary), log_unary.dtype
-    width, strips = -(-S // W) * W, (-(-S // (2 * W)), S, 2 * W)
-    matrix, panels, panels_t = np.empty((width, width), dtype), np.empty(strips, dtype), np.empty(strips, dtype)
-    shift = lay_transitions(log_pairwise, np.empty(-(-S * S // W) * W, dtype), matrix, panels, panels_t)
     first, safe = np.zeros(1, np.int64), np.ones(1, np.bool_)
     marginals[:, length:] = 0
     counts[:] = 0
-    transitions = Transitions(matrix, panels, panels_t, shift)
-    out = Outputs(np.ones(1, dtype), first, marginals, counts)
+    transitions = new_transitions(log_pairwise)
+    out = Outputs(np.ones(1, log_unary.dtype), first, marginals, counts)
     forward_backward(0, 1, Chains(first, np.full(1, length), log_unary), transitions, log_z, safe, out)
     return safe[0] and log_z[0] > -np.inf

@@ -168,6 +168,44 @@ def scatter(start, stop, residual, to, tokens, gradient):
 
 
 @helper(allocates=True)
+def score_sentence(s, sentences, tokens, weights, labels, out, r):
+    """Fill out[r] with the scores (T, Sw) of the labels of sentence s."""
+    offsets, extra, extra_ids = sentences.offsets, sentences.extra, sentences.extra_ids
+    first, stop = offsets[s], offsets[s + 1]
+    scores(first, stop, tokens, weights, len(labels.log_transition), out, r * out.shape[1] * out.shape[2])
+    out[r, 0] += labels.start
+    out[r, stop - first - 1] += labels.end
+    if extra_ids.size:
+        for t in range(stop - first):
+            out[r, t] += extra[extra_ids[first + t]]
+
+
+@helper
+def gold_score(s, sentences, log_unary, log_transition):
+    """Return the score of the gold labels of sentence s, 0 if it has none."""
+    offsets, gold = sentences.offsets, sentences.gold
+    first, score = offsets[s], 0.0
+    for t in range(offsets[s + 1] - first if gold[first] >= 0 else 0):
+        y = gold[first + t]
+        score += log_unary[t, y]
+        if t > 0:
+            score += log_transition[gold[first + t - 1], y]
+    return score
+
+
+@helper
+def subtract_gold(s, sentences, residual, counts):
+    """Subtract the gold labels of sentence s, if any, from its weighted expectations (T, Sw) and (S, S)."""
+    offsets, gold, by_sentence = sentences.offsets, sentences.gold, sentences.weight[s]
+    first = offsets[s]
+    for t in range(offsets[s + 1] - first if gold[first] >= 0 else 0):
+        y = gold[first + t]
+        residual[t, y] -= by_sentence
+        if t > 0:
+            counts[gold[first + t - 1], y] -= by_sentence
+
+
+@helper(allocates=True)
 def _step_scores(labels, transitions):
     """Return the scores of label pairs (S, S) in float64 as log Z has them: logarithms of rounded exponentials.
 
@@ -190,12 +228,11 @@ def loss_gradient(start, stop, sentences, tokens, weights, labels, transitions, 
 
     ``labels`` are the LabelScores, ``transitions`` the exponentiated transitions of the chain kernels.
     """
-    offsets, gold, weight, extra, extra_ids = sentences
+    offsets, weight = sentences.offsets, sentences.weight
     counts, loss, safe = sums
     log_transition = _step_scores(labels, transitions)
-    S, Sp, Sw = log_transition.shape[0], transitions.matrix.shape[0], labels.start.size
+    Sp, Sw, dtype = transitions.matrix.shape[0], labels.start.size, weights.wide.dtype
     longest = offsets[start + 1] - offsets[start]
-    dtype = weights.wide.dtype
     log_unary = np.empty((ROWS, longest, Sw), dtype)
     marginals = np.empty((ROWS, longest, Sw), dtype)
     lengths = np.empty(ROWS, np.int64)
@@ -211,16 +248,9 @@ def loss_gradient(start, stop, sentences, tokens, weights, labels, transitions, 
         n = min(ROWS, stop - group)
         for r in range(n):
             s = group + r
-            first = offsets[s]
-            lengths[r] = offsets[s + 1] - first
+            lengths[r] = offsets[s + 1] - offsets[s]
             row_weight[r] = weight[s]
-            good[r] = True
-            scores(first, first + lengths[r], tokens, weights, S, log_unary, r * longest * Sw)
-            log_unary[r, 0] += labels.start
-            log_unary[r, lengths[r] - 1] += labels.end
-            if extra_ids.size:
-                for t in range(lengths[r]):
-                    log_unary[r, t] += extra[extra_ids[first + t]]
+            score_sentence(s, sentences, tokens, weights, labels, log_unary, r)
         forward(0, n, chains, transitions, lattice, log_z)
         for r in range(n):
             good[r] = log_z[r] > -np.inf
@@ -228,46 +258,25 @@ def loss_gradient(start, stop, sentences, tokens, weights, labels, transitions, 
         for r in range(n):
             s = group + r
             safe[s] = good[r]
-            if not good[r]:
-                continue
-            first = offsets[s]
-            score = 0.0
-            for t in range(lengths[r] if gold[first] >= 0 else 0):
-                y = gold[first + t]
-                score += log_unary[r, t, y]
-                marginals[r, t, y] -= row_weight[r]
-                if t > 0:
-                    score += log_transition[gold[first + t - 1], y]
-                    counts[0, gold[first + t - 1], y] -= row_weight[r]
-            scatter(first, first + lengths[r], marginals, r * longest * Sw, tokens, gradient)
-            loss[s] = weight[s] * (log_z[r] - score)
+            if good[r]:
+                score = gold_score(s, sentences, log_unary[r], log_transition)
+                subtract_gold(s, sentences, marginals[r], counts[0])
+                scatter(offsets[s], offsets[s + 1], marginals, r * longest * Sw, tokens, gradient)
+                loss[s] = weight[s] * (log_z[r] - score)
 
 
 @helper(allocates=True)
 def _begin(source, group, safe):
     """Compute the scores of the sentences of a group, and of their gold labels; -inf for one that is not safe."""
-    offsets, gold, _, extra, extra_ids = source.sentences
-    rows, labels, log_transition = source.rows, source.labels, source.log_transition
-    longest, Sw, S = rows.shape[1], rows.shape[2], len(log_transition)
+    sentences, rows = source.sentences, source.rows
     source.log_scale[:] = 0
     for r in range(group.n):
         s = group.first + r
-        first, length = offsets[s], offsets[s + 1] - offsets[s]
-        source.score[r] = 0
-        if not safe[s]:
-            rows[r, :length] = -np.inf
-            continue
-        scores(first, first + length, source.tokens, source.state, S, rows, r * longest * Sw)
-        rows[r, 0] += labels.start
-        rows[r, length - 1] += labels.end
-        if extra_ids.size:
-            for t in range(length):
-                rows[r, t] += extra[extra_ids[first + t]]
-        for t in range(length if gold[first] >= 0 else 0):
-            y = gold[first + t]
-            source.score[r] += rows[r, t, y]
-            if t > 0:
-                source.score[r] += log_transition[gold[first + t - 1], y]
+        if safe[s]:
+            score_sentence(s, sentences, source.tokens, source.state, source.labels, rows, r)
+            source.score[r] = gold_score(s, sentences, rows[r], source.log_transition)
+        else:
+            rows[r, : sentences.offsets[s + 1] - sentences.offsets[s]] = -np.inf
 
 
 @helper
@@ -309,20 +318,14 @@ def _absorb(source, group, t, active, marginals):
 @helper
 def _end(source, group, log_z, safe):
     """Add the residuals of the safe sentences of a group to the gradient, and replace log Z by the loss."""
-    offsets, gold, weight, _, _ = source.sentences
+    offsets, weight = source.sentences.offsets, source.sentences.weight
     rows, longest, Sw = source.rows, source.rows.shape[1], source.rows.shape[2]
     for r in range(group.n):
         s = group.first + r
-        if not safe[s]:
-            continue
-        first, last = offsets[s], offsets[s + 1]
-        for t in range(last - first if gold[first] >= 0 else 0):
-            y = gold[first + t]
-            rows[r, t, y] -= weight[s]
-            if t > 0:
-                source.counts[gold[first + t - 1], y] -= weight[s]
-        scatter(first, last, rows, r * longest * Sw, source.tokens, source.gradient)
-        log_z[s] = weight[s] * (log_z[s] - source.score[r])
+        if safe[s]:
+            subtract_gold(s, source.sentences, rows[r], source.counts)
+            scatter(offsets[s], offsets[s + 1], rows, r * longest * Sw, source.tokens, source.gradient)
+            log_z[s] = weight[s] * (log_z[s] - source.score[r])
 
 
 class SentenceLanes(NamedTuple):

@@ -17,33 +17,24 @@ multiples of 3 and 2. The remaining layout is that of ``objective``. Each step d
 thread.
 """
 
-import math
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from trelliswork.compute.jit import helper, kernel
-from trelliswork.compute.simd import add, lanes, load, maximum, multiply, spread, store
+from trelliswork.compute.simd import add, get, lanes, load, multiply, put, spread, store
 from trelliswork.compute.simd import multiply_add as fma
 from trelliswork.inference.chain.kernels import log_space
-from trelliswork.inference.chain.kernels.forward_backward import ROWS, backward, forward
-from trelliswork.inference.chain.kernels.records import Chains, Outputs, Pairwise, Transitions, make_lattice
-from trelliswork.models.crf.kernels.objective import scores
+from trelliswork.inference.chain.kernels.forward_backward import ROWS, backward, forward, new_transitions
+from trelliswork.inference.chain.kernels.records import Chains, Outputs, Pairwise, make_lattice
+from trelliswork.inference.chain.kernels.viterbi import viterbi
+from trelliswork.models.crf.kernels.objective import LabelScores, gold_score, score_sentence, subtract_gold
 
 SMALLEST = 0.1  # smallest s: c v and u of (2) grow as 1 / s, and their difference would lose digits
 
 
-class Data(NamedTuple):
-    """Labeled sentences."""
-
-    offsets: Any  # (n_sentences + 1,)
-    tokens: Any  # TokenRows
-    gold: Any  # (n_tokens,)
-    weight: Any  # (n_sentences,)
-
-
 class Model(NamedTuple):
-    """Learned weights, and constraints: ``forbidden`` (S, Sw), ``start`` and ``end`` (Sw,) are 0 or -inf."""
+    """Learned weights, and constraints: ``forbidden`` (S, S), ``start`` and ``end`` (Sw,) are 0 or -inf."""
 
     weights: Any  # FeatureWeights
     transition: Any  # (S, S)
@@ -61,7 +52,7 @@ class Batches(NamedTuple):
     size: Any  # int
     longest: Any  # int: number of tokens of the longest sentence
     residual: Any  # (tokens of the largest batch, Sw): workspace
-    counts: Any  # (S, S) zeros: workspace
+    counts: Any  # (1, S, S) zeros: workspace
 
 
 class Schedule(NamedTuple):
@@ -72,48 +63,24 @@ class Schedule(NamedTuple):
     decay: Any  # float: lambda
 
 
-@helper(allocates=True)
-def _score(s, scale, data, model, log_unary, r):
-    """Fill log_unary[r] with the scores of sentence s."""
-    n_labels, Sw = len(model.forbidden), model.weights.wide.shape[1]
-    first, stop = data.offsets[s], data.offsets[s + 1]
-    scores(first, stop, data.tokens, model.weights, n_labels, log_unary, r * log_unary.shape[1] * Sw)
-    if scale != 1:
-        by = np.float32(scale)
-        for t in range(stop - first):
-            for j in range(Sw):
-                log_unary[r, t, j] *= by
-    log_unary[r, 0] += model.start
-    log_unary[r, stop - first - 1] += model.end
+class Space(NamedTuple):
+    """Working memory: what the current weights score, and the expectations of some sentences."""
 
-
-@helper
-def _exponentiate(log_transition, transition, panels, panels_t):
-    """Fill the exponentials of transition scores relative to the maximum, and strips of them; return the maximum."""
-    S, wide = len(log_transition), panels.shape[2]
-    shift = np.float32(-np.inf)
-    for i in range(S):
-        for j in range(S):
-            shift = max(shift, log_transition[i, j])
-    if not shift > -np.inf:
-        shift = np.float32(0)
-    for i in range(S):
-        for j in range(S):
-            value = np.float32(math.exp(log_transition[i, j] - shift))
-            transition[i, j] = value
-            panels[j // wide, i, j % wide] = value
-            panels_t[i // wide, j, i % wide] = value
-    return shift
+    labels: Any  # LabelScores
+    transitions: Any  # (1, S, S) those of ``labels``
+    lengths: Any  # (ROWS,)
+    log_unary: Any  # (ROWS, T, Sw)
+    marginals: Any  # (ROWS, T, Sw)
 
 
 @helper(allocates=True)
 def _in_log_space(log_unary, log_transition, weight, marginals, counts):
-    """Fill weighted marginals (T, Sw) and counts (S, S) of a sentence that underflows; return log Z."""
+    """Fill weighted marginals (T, Sw) of a sentence that underflows, add to the counts (S, S), and return log Z."""
     T, S = len(log_unary), len(log_transition)
     unary = np.empty((1, T, S))
     unary[0] = log_unary[:, :S]
     matrix = np.empty((1, S, S))
-    matrix[0] = log_transition[:, :S]
+    matrix[0] = log_transition
     pairwise = Pairwise(matrix, 0, 0)
     lengths, log_z = np.full(1, T), np.empty(1)
     passed = log_space.Messages(np.empty((1, T, S)), np.empty((1, T, S)), log_z)
@@ -124,23 +91,8 @@ def _in_log_space(log_unary, log_transition, weight, marginals, counts):
     for t in range(T):
         for j in range(S):
             marginals[t, j] = weight * nodes[0, t, j]
-    counts[:] = weight * sums[0]
+    counts += weight * sums[0]
     return log_z[0]
-
-
-@helper
-def _subtract_gold(s, place, data, log_unary, log_transition, residual, counts):
-    """Subtract the gold labels of a sentence from the expectations; return their score."""
-    first, weight, score = data.offsets[s], data.weight[s], 0.0
-    for t in range(data.offsets[s + 1] - first):
-        y = data.gold[first + t]
-        score += log_unary[t, y]
-        residual[place + t, y] -= weight
-        if t > 0:
-            before = data.gold[first + t - 1]
-            score += log_transition[before, y]
-            counts[before, y] -= weight
-    return score
 
 
 @helper
@@ -176,116 +128,69 @@ def _move_transitions(kept, by, counts, model):
             model.transition_sum[i, j] += model.transition[i, j]
 
 
-@kernel(allocates=True)
-def best_path(log_unary, log_transition, delta, path):
-    """Fill ``path`` (T,) with the best labels; return False, the path unfilled, if none is possible or scores are nan.
-
-    ``log_unary`` and the workspace ``delta`` are (., Sw), ``log_transition`` (S, Sw), padded with -inf. Of labels with
-    equal scores the smallest is chosen, from the last position to the first.
-    """
-    T, (S, Sw), W = len(path), log_transition.shape, lanes(delta)
-    delta[0] = log_unary[0]
-    for t in range(1, T):
-        before = delta[t - 1]
-        top = before.max()
-        if not top > -np.inf:
-            return False
-        before -= top  # keeps the digits of long sentences; the argmax does not change
-        for k in range(0, Sw, W):
-            best = spread(delta, -np.inf)
-            for i in range(S):
-                best = maximum(add(spread(delta, before[i]), load(log_transition, i * Sw + k)), best)
-            store(delta, t * Sw + k, add(best, load(log_unary, t * Sw + k)))
-    path[T - 1] = np.argmax(delta[T - 1, :S])
-    if not delta[T - 1, path[T - 1]] > -np.inf:
-        return False
-    for t in range(T - 2, -1, -1):
-        label, highest = 0, np.float32(-np.inf)
-        for i in range(S):
-            value = delta[t, i] + log_transition[i, path[t + 1]]
-            if value > highest:
-                label, highest = i, value
-        path[t] = label
-    return True
-
-
-class Space(NamedTuple):
-    """Working memory."""
-
-    log_transition: Any  # (S, Sw)
-    transition: Any  # (Sw, Sw) its exponentials
-    panels: Any  # strips, as ``Transitions`` has them
-    panels_t: Any
-    log_unary: Any  # (ROWS, T, Sw)
-    marginals: Any  # (ROWS, T, Sw)
-    counts: Any  # (ROWS, S, S) by row: unsafe counts must not reach the sum
-    delta: Any  # (T, Sw)
-    path: Any  # (T,)
-
-
 @helper(allocates=True)
 def _expect(begin, end, batches, scalars, data, model, space):
-    """Add the residuals and counts of a mini-batch, expected minus observed; add its loss to scalars[2]."""
-    order, residual, counts = batches.order, batches.residual, batches.counts
-    log_transition, log_unary, marginals, row_counts = (
-        space.log_transition, space.log_unary, space.marginals, space.counts,
-    )  # fmt: skip
+    """Fill the residuals of a mini-batch, expected minus observed, and its counts; add its loss to scalars[2]."""
+    (sentences, tokens), (labels, transition, lengths, log_unary, marginals) = data, space
     longest, Sw = log_unary.shape[1:]
-    rows, lengths, weights = np.arange(ROWS), np.empty(ROWS, np.int64), np.empty(ROWS, np.float32)
+    rows, weights = np.arange(ROWS), np.empty(ROWS, np.float32)
     log_z, good = np.empty(ROWS), np.empty(ROWS, np.bool_)
-    chains, out = Chains(rows, lengths, log_unary), Outputs(weights, rows, marginals, row_counts)
+    chains = Chains(rows, lengths, log_unary)
+    out = Outputs(weights, np.zeros(ROWS, np.int64), marginals, batches.counts)
     lattice = make_lattice(rows, ROWS, longest, Sw, log_unary)
-    shift = _exponentiate(log_transition, space.transition, space.panels, space.panels_t)
-    transitions = Transitions(space.transition, space.panels, space.panels_t, shift)
-    place = 0
+    transitions = new_transitions(transition)
+    place, flat = 0, log_unary.reshape(-1)
     for group in range(begin, end, ROWS):
         m = min(ROWS, end - group)
         for r in range(m):
-            s = order[group + r]
-            lengths[r], weights[r] = data.offsets[s + 1] - data.offsets[s], data.weight[s]
-            _score(s, scalars[0], data, model, log_unary, r)
+            s = batches.order[group + r]
+            lengths[r], weights[r] = sentences.offsets[s + 1] - sentences.offsets[s], sentences.weight[s]
+            score_sentence(s, sentences, tokens, model.weights, labels, log_unary, r)
+            for k in range(r * longest * Sw, (r * longest + lengths[r]) * Sw if scalars[0] != 1 else 0):
+                put(flat, k, get(flat, k) * np.float32(scalars[0]))
         forward(0, m, chains, transitions, lattice, log_z)
         for r in range(m):
             good[r] = log_z[r] > -np.inf
-        row_counts[:m] = 0
         backward(0, m, chains, transitions, lattice, good, out)
         for r in range(m):
-            T = lengths[r]
+            s, T = batches.order[group + r], lengths[r]
+            scores, expected = log_unary[r, :T], marginals[r, :T]
             if not good[r]:
-                log_z[r] = _in_log_space(log_unary[r, :T], log_transition, weights[r], marginals[r, :T], row_counts[r])
-            for t in range(T):
-                for j in range(Sw):
-                    residual[place + t, j] += marginals[r, t, j]
-            counts += row_counts[r]
-            score = _subtract_gold(order[group + r], place, data, log_unary[r], log_transition, residual, counts)
-            scalars[2] += weights[r] * log_z[r]
-            scalars[2] -= weights[r] * score
+                log_z[r] = _in_log_space(scores, labels.log_transition, weights[r], expected, batches.counts[0])
+            score = gold_score(s, sentences, scores, labels.log_transition)
+            subtract_gold(s, sentences, expected, batches.counts[0])
+            scalars[2] += weights[r] * (log_z[r] - score)
+            batches.residual[place : place + T] = expected
             place += T
 
 
 @helper(allocates=True)
 def _correct(begin, end, batches, scalars, data, model, space):
-    """Add the residuals and counts of a mini-batch, predicted minus gold; add the wrong tokens to scalars[2].
+    """Fill the residuals of a mini-batch, predicted minus gold, and its counts; add the wrong tokens to scalars[2].
 
     Returns False where scores overflow.
     """
-    order, residual, counts, path = batches.order, batches.residual, batches.counts, space.path
-    place = 0
+    (sentences, tokens), (labels, transition, lengths, log_unary, _) = data, space
+    path, score = np.empty((1, log_unary.shape[1]), np.int64), np.empty(1)
+    residual, counts, place = batches.residual, batches.counts[0], 0
     for b in range(begin, end):
-        s = order[b]
-        gold, weight = data.gold[data.offsets[s] : data.offsets[s + 1]], data.weight[s]
-        T, wrong = len(gold), 0
-        _score(s, 1.0, data, model, space.log_unary, 0)
-        if not best_path(space.log_unary[0], space.log_transition, space.delta, path[:T]):
+        s = batches.order[b]
+        first, weight = sentences.offsets[s], sentences.weight[s]
+        lengths[0] = T = sentences.offsets[s + 1] - first
+        score_sentence(s, sentences, tokens, model.weights, labels, log_unary, 0)
+        viterbi(0, 1, Chains(np.zeros(1, np.int64), lengths, log_unary), transition, path, score)
+        if not -np.inf < score[0] < np.inf:
             return False
+        wrong = 0
         for t in range(T):
-            wrong += gold[t] != path[t]
-        for t in range(T if wrong else 0):
-            residual[place + t, path[t]] += weight
-            residual[place + t, gold[t]] -= weight
-            if t > 0:
-                counts[path[t - 1], path[t]] += weight
-                counts[gold[t - 1], gold[t]] -= weight
+            wrong += sentences.gold[first + t] != path[0, t]
+        residual[place : place + T] = 0
+        if wrong:
+            for t in range(T):
+                residual[place + t, path[0, t]] += weight
+                if t > 0:
+                    counts[path[0, t - 1], path[0, t]] += weight
+            subtract_gold(s, sentences, residual[place : place + T], counts)
         scalars[2] += wrong
         place += T
     return True
@@ -293,7 +198,7 @@ def _correct(begin, end, batches, scalars, data, model, space):
 
 @kernel(allocates=True)
 def train(first, stop, batches, schedule, data, model, scalars):
-    """Run steps (1) for the mini-batches ``first`` to ``stop``.
+    """Run steps (1) for the mini-batches ``first`` to ``stop`` of ``data``, the sentences and their TokenRows.
 
     ``scalars`` has s, c and the sum of losses (of the perceptron: wrong tokens; nan where scores overflow, which ends
     training). Returns the next batch: ``stop``, or earlier when s has become too small and the caller must fold it
@@ -301,29 +206,20 @@ def train(first, stop, batches, schedule, data, model, scalars):
     """
     order, batch_size, longest, residual, counts = batches
     step, rate, decay = schedule
-    S, Sw, wide = len(model.forbidden), model.weights.wide.shape[1], 2 * lanes(model.weights.wide)
-    n_rows = ROWS if rate > 0 else 1
-    strips = -(-Sw // wide), S, wide
+    offsets, S, Sw = data[0].offsets, len(model.forbidden), model.weights.wide.shape[1]
+    transitions = np.empty((1, S, S), np.float32)
     space = Space(
-        np.empty((S, Sw), np.float32), np.zeros((Sw, Sw), np.float32),
-        np.zeros(strips, np.float32), np.zeros(strips, np.float32),
-        np.empty((n_rows, longest, Sw), np.float32), np.empty((n_rows, longest, Sw), np.float32),
-        np.empty((n_rows, S, S)), np.empty((longest, Sw), np.float32),
-        np.empty(longest, np.int32),
+        LabelScores(model.start, model.end, transitions[0]), transitions, np.empty(ROWS, np.int64),
+        np.empty((ROWS, longest, Sw), np.float32), np.empty((ROWS, longest, Sw), np.float32),
     )  # fmt: skip
     for batch in range(first, stop):
         if scalars[0] < SMALLEST:
             return batch
         begin, end = batch * batch_size, min(len(order), (batch + 1) * batch_size)
-        n_tokens = 0
-        for b in range(begin, end):
-            n_tokens += data.offsets[order[b] + 1] - data.offsets[order[b]]
-        residual[:n_tokens] = 0
         counts[:] = 0
         for i in range(S):
-            for j in range(Sw):
-                value = np.float32(model.transition[i, j]) if j < S else np.float32(0)
-                space.log_transition[i, j] = value + model.forbidden[i, j]
+            for j in range(S):
+                transitions[0, i, j] = np.float32(model.transition[i, j]) + model.forbidden[i, j]
         kept, by = 1.0, -1.0
         if rate > 0:
             _expect(begin, end, batches, scalars, data, model, space)
@@ -335,11 +231,11 @@ def train(first, stop, batches, schedule, data, model, scalars):
         scalars[0] *= kept
         place = 0
         for b in range(begin, end):
-            for i in range(data.offsets[order[b]], data.offsets[order[b] + 1]):
+            for i in range(offsets[order[b]], offsets[order[b] + 1]):
                 if residual[place].any():
-                    _apply(i, place, residual, data.tokens, model, by / scalars[0], scalars[1])
+                    _apply(i, place, residual, data[1], model, by / scalars[0], scalars[1])
                 place += 1
         scalars[1] += scalars[0]
-        _move_transitions(kept, by, counts, model)
+        _move_transitions(kept, by, counts[0], model)
         step += 1
     return stop
