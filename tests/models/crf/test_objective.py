@@ -358,7 +358,7 @@ def test_observed_layout():
         (3, 0),
     ]
     assert layout.n_features == 5
-    assert layout.attribute_ptr.tolist() == [0, 1, 3, 3, 4, 4]
+    assert layout.sizes.tolist() == [1, 2, 0, 1, 0]
 
 
 def test_layout_of_all_pairs():

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import NamedTuple, Self
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,8 +15,7 @@ from trelliswork.inference import chain
 from trelliswork.inference.chain.potentials import whole_vectors
 from trelliswork.learning import whole
 from trelliswork.models.crf.composites import Composites
-from trelliswork.models.crf.kernels.attributes import FEW
-from trelliswork.models.crf.kernels.layout import mark, split, split_sizes, take
+from trelliswork.models.crf.kernels.layout import FEW, AttributeRows, lay, mark, take
 from trelliswork.models.crf.kernels.objective import FeatureWeights, LabelScores, TokenRows, scores
 
 Ids = NDArray[np.int32]
@@ -109,15 +108,14 @@ class FeatureLayout:
         return np.searchsorted(self.edge_attributes, np.arange(self.n_edge_attributes + 1))
 
     @cached_property
-    def attribute_ptr(self) -> NDArray[np.int64]:
-        """(n + 1,): attribute a has state features ``attribute_ptr[a]`` to ``attribute_ptr[a + 1]``, a word none."""
-        n = self.n_attributes + self.n_places * self.n_words
-        return np.concatenate([[0], np.cumsum(np.bincount(self.attributes, minlength=n))])  # they are sorted
+    def sizes(self) -> NDArray[np.int64]:
+        """(n,): number of state features of each attribute; 0 for the words at each place."""
+        return np.bincount(self.attributes, minlength=self.n_attributes + self.n_places * self.n_words)
 
     @cached_property
     def wide_rows(self) -> Ids:
         """(n,): the dense row of an attribute, -1 if it has none; each word has one at each place."""
-        is_wide = np.diff(self.attribute_ptr) >= WIDE
+        is_wide = self.sizes >= WIDE
         if self.frequent is not None:
             is_wide[: self.n_attributes] |= self.frequent
         is_wide[self.n_attributes :] = True
@@ -126,7 +124,7 @@ class FeatureLayout:
     @cached_property
     def places(self) -> NDArray[np.int64]:
         """(n,): where the weights of an attribute are, see `AttributeRows`."""
-        n_single = np.where(self.wide_rows < 0, np.diff(self.attribute_ptr), 0)
+        n_single = np.where(self.wide_rows < 0, self.sizes, 0)
         return np.where(self.wide_rows >= 0, self.wide_rows, -1 - (FEW * (np.cumsum(n_single) - n_single) + n_single))
 
     @cached_property
@@ -138,13 +136,6 @@ class FeatureLayout:
     def narrow_features(self) -> NDArray[np.int64]:
         """State features with single weights."""
         return np.flatnonzero(self.wide_rows[self.attributes] < 0)
-
-    @cached_property
-    def narrow_numbers(self) -> Ids:
-        """(n_features,): the number of a state feature among ``narrow_features``, -1 in dense rows."""
-        numbers = np.full(len(self.attributes), -1, np.int32)
-        numbers[self.narrow_features] = np.arange(len(self.narrow_features))
-        return numbers
 
     @cached_property
     def wide_shape(self) -> tuple[int, int]:
@@ -274,6 +265,11 @@ class Tokens:
     values: NDArray[np.float32] | None = None
     edges: "Tokens | None" = None
 
+    @property
+    def given_values(self) -> NDArray[np.float32]:
+        """The values as the kernels take them, none if all are 1."""
+        return _NO_VALUES if self.values is None else self.values
+
     def frequent(self, n_attributes: int, least: int) -> NDArray[np.bool_]:
         """Return which of the first ``n_attributes`` attributes occur at ``least`` tokens."""
         frequent: NDArray[np.bool_] = np.bincount(self.ids, minlength=n_attributes)[:n_attributes] >= least
@@ -297,8 +293,7 @@ class Tokens:
         token_ptr = np.concatenate([[0], np.cumsum(np.diff(self.token_ptr)[which])])
         ids = np.empty(token_ptr[-1], np.int32)
         values = None if self.values is None else np.empty(token_ptr[-1], np.float32)
-        given = _NO_VALUES if self.values is None else self.values
-        take(self.token_ptr, self.ids, given, which, ids, _NO_VALUES if values is None else values)
+        take(self.token_ptr, self.ids, self.given_values, which, ids, _NO_VALUES if values is None else values)
         return Tokens(
             np.concatenate([[0], np.cumsum(lengths)]),
             token_ptr,
@@ -317,18 +312,15 @@ class ScoredTokens:
     def __init__(self, tokens: Tokens, layout: FeatureLayout) -> None:
         self.offsets = tokens.offsets
         n_tokens = len(tokens.token_ptr) - 1
-        values = _NO_VALUES if tokens.values is None else tokens.values
-        wide_ptr, narrow_ptr = np.empty((2, n_tokens + 1), np.int64)
-        rows, ptr = layout.wide_rows, layout.attribute_ptr
-        split_sizes(tokens.token_ptr, tokens.ids, rows, ptr, wide_ptr, narrow_ptr)
-        n_wide, n_narrow = int(wide_ptr[-1]), int(narrow_ptr[-1])
-        wide_ids, narrow_ids = np.empty(n_wide, np.int32), np.empty(n_narrow, np.int32)
-        wide_values = np.empty(n_wide if len(values) else 0, np.float32)
-        narrow_values = np.empty(n_narrow if len(values) else 0, np.float32)
-        number = layout.narrow_numbers
-        # Each occurrence of a narrow attribute becomes one entry per label it has a weight with.
-        split(tokens.ids, values, rows, ptr, number, wide_ids, wide_values, narrow_ids, narrow_values)
-        self.arrays = TokenRows(wide_ptr, wide_ids, wide_values, narrow_ptr, narrow_ids, narrow_values)
+        attributes = AttributeRows(tokens.token_ptr, tokens.ids, tokens.given_values, layout.places)
+        occurrences, is_wide = np.bincount(tokens.ids, minlength=len(layout.places)), layout.wide_rows >= 0
+        sizes = int(occurrences[is_wide].sum()), int(occurrences[~is_wide] @ layout.sizes[~is_wide])
+        arrays: list[NDArray[Any]] = []
+        for n in sizes:  # an occurrence of an attribute with single weights becomes one entry for each of them
+            n_values = 0 if tokens.values is None else n
+            arrays += [np.empty(n_tokens + 1, np.int64), np.empty(n, np.int32), np.empty(n_values, np.float32)]
+        self.arrays = TokenRows(*arrays)
+        lay(attributes, self.arrays)
         self.edge_arrays = np.zeros(n_tokens + 1, np.int64), np.empty(0, np.int32)
         if tokens.edges is not None:
             self.edge_arrays = tokens.edges.token_ptr, tokens.edges.ids

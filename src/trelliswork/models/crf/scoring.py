@@ -14,8 +14,8 @@ from trelliswork.features.attributes import Attributes
 from trelliswork.inference import chain
 from trelliswork.inference.chain.queries import Scores
 from trelliswork.models.crf.beams.layout import SparseWeights, Structure
-from trelliswork.models.crf.kernels.attributes import AttributeRows, attribute_scores
 from trelliswork.models.crf.kernels.edges import EdgeFeatures, edge_scores
+from trelliswork.models.crf.kernels.layout import AttributeRows, attribute_scores
 from trelliswork.models.crf.layout import Allowed, ChainWeights, FeatureLayout, Floats, Tokens, counting
 
 LaidOut = ChainWeights | SparseWeights
@@ -73,7 +73,6 @@ class Scorer:
         self, tokens: Tokens, layout: FeatureLayout, allowed: Allowed | None, structure: Structure | None = None
     ) -> None:
         self._tokens, self.layout, self._allowed, self._structure = tokens, layout, allowed, structure
-        self._values = np.empty(0, np.float32) if tokens.values is None else tokens.values
         self.lengths = np.diff(tokens.offsets)
 
     @classmethod
@@ -118,7 +117,7 @@ class Scorer:
     def _unary(self, w: LaidOut, first: int, last: int) -> NDArray[np.float32]:
         """Return the scores (last - first, Sw) of the labels of some tokens."""
         width, token_ptr = w.wide.shape[1], self._tokens.token_ptr[first : last + 1]
-        rows = AttributeRows(token_ptr, self._tokens.ids, self._values, self.layout.places)
+        rows = AttributeRows(token_ptr, self._tokens.ids, self._tokens.given_values, self.layout.places)
         out = np.empty((last - first, width), np.float32)
         ranges = threads.cut(np.diff(token_ptr), least=threads.LEAST_WORK // width)
         threads.run(attribute_scores, ranges, rows, w.arrays, w.n_labels, out)
