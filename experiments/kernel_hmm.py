@@ -162,7 +162,7 @@ def _one(table: Table, size: Size, lm: HMMLanguageModel, test: Words) -> None:
     per_epoch = seconds / epochs
     if len(points) > 1:  # the time before the first validation includes the initialization
         per_epoch = (seconds - points[0][0]) / (epochs - points[0][1])
-    spectrum = lm.transition_spectrum()
+    spectrum = lm._spectrum()
     rank, large = (int((spectrum > least).sum()) for least in (1e-5, 1e-2))
     apart = same_as_dense(lm, test[:50]) if size.rank and size.states <= 4096 else None
     peak = None if resident is None else resident / 2**20
@@ -191,7 +191,7 @@ def same_as_dense(lm: HMMLanguageModel, sentences: Words) -> float:
     """Return the largest relative difference of log evidences to those of the dense matrix, in float64."""
     from trelliswork.models.hmm_lm.data import number
 
-    log_start, transition, log_emission, _ = lm.tables()
+    log_start, transition, log_emission, _ = lm._computed()
     exact = lowrank.double(transition)
     data = number(sentences, lm._words)
     one, other = (

@@ -44,9 +44,9 @@ def parse() -> str:
     )
     parser = DependencyParser(1, hash_bits=18, batch_size=8).fit(X, y)
     words, tags = ["They", "saw", "the", "dog", "in", "the", "park"], ["PRP", "VBD", "DT", "NN", "IN", "DT", "NN"]
-    arcs = parser.parse([list(zip(words, tags, strict=True))])[0]
-    heads, labels, probabilities = (list(column) for column in zip(*arcs, strict=True))
-    return styled(str(dependency_tree(words, heads, labels, probabilities)))
+    (tree,) = parser.answer([list(zip(words, tags, strict=True))])
+    heads, labels = (list(column) for column in zip(*tree.value, strict=True))
+    return styled(str(dependency_tree(words, heads, labels, tree.probabilities)))
 
 
 def curves() -> str:

@@ -286,7 +286,7 @@ def by_layer(answers: Iterable[Answer]) -> dict[str, list[Answer]]:
 def flat_labels(model: Any, X: Any, decoding: str = "viterbi", known: Any = None, rules: Any = None) -> Sequence[str]:
     """Return the labels of all tokens of all sentences: the fastest answer of a tagger with one layer of labels."""
     under = {} if rules is None else {"rules": rules}
-    labels: Sequence[str] = model.predict_flat(X, decoding=decoding, known=known, **under)
+    labels: Sequence[str] = model._predict_flat(X, decoding=decoding, known=known, **under)
     return labels
 
 

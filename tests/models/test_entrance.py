@@ -11,7 +11,7 @@ from trelliswork.errors import TrellisworkError
 TAGGERS = ("CRF", "FactorialCRF", "HMM", "MRFTagger")
 MODELS = (*TAGGERS, "DependencyParser", "PCFG")
 LANGUAGE_MODELS = ("HMMLanguageModel", "KneserNey", "LogBilinear", "MRFLanguageModel")
-METHODS = ("predict", "predict_marginals", "score", "log_prob", "predict_flat")
+METHODS = ("predict", "predict_marginals", "score", "log_prob", "_predict_flat")
 CHUNKS = [list(s.chunks) for s in t.bundled.load("train")[: len(TAGS)]]
 
 

@@ -97,7 +97,7 @@ def test_rules_of_many_labels(name):
     each = [rule if n % 2 else None for n in range(len(WORDS))]
     mixed = model.predict(WORDS, rules=each)
     assert mixed == [ruled[n] if n % 2 else plain[n] for n in range(len(WORDS))]
-    assert list(model.predict_flat(WORDS, rules=repr(rule))) == [label for row in ruled for label in row]
+    assert list(model._predict_flat(WORDS, rules=repr(rule))) == [label for row in ruled for label in row]
 
 
 def test_what_cannot_be_is_an_error():

@@ -110,9 +110,9 @@ class WordVectors:
         words = list(model.vocabulary_)
         if callable(getattr(model, "vectors", None)):
             table = np.asarray(model.vectors(), np.float32)
-        elif hasattr(model, "state_frequencies"):
-            emission, blocks = (np.asarray(x)[: len(words)] for x in model.tables()[2:])
-            k, frequencies = emission.shape[1], model.state_frequencies()
+        elif hasattr(model, "_state_frequencies"):
+            emission, blocks = (np.asarray(x)[: len(words)] for x in model._computed()[2:])
+            k, frequencies = emission.shape[1], model._state_frequencies()
             check_cost(f"vectors of {len(frequencies):,} states", n_bytes=4.0 * len(words) * len(frequencies))
             states = blocks[:, None] * k + np.arange(k)
             joint = np.exp(emission) * frequencies[states]

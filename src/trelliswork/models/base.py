@@ -170,7 +170,8 @@ class Estimator(Displayed):
             for name in METHODS & cls.__dict__.keys():
                 setattr(cls, name, checking(cls.__dict__[name]))
         for name, method in list(cls.__dict__.items()):
-            if inspect.isfunction(method) and not name.startswith("_") and name not in _PLAIN:
+            public = name in METHODS or not name.startswith("_")
+            if inspect.isfunction(method) and public and name not in _PLAIN:
                 setattr(cls, name, (_in_one_step if name in _TRAINING else _on_one_state)(method))
 
     if not TYPE_CHECKING:

@@ -14,7 +14,7 @@ from trelliswork.data.files import Excerpt, shorten
 from trelliswork.errors import ShapeError, ValueRangeError
 
 METHODS = {
-    *("fit", "partial_fit", "score", "log_prob", "posterior", "predict", "predict_flat"),
+    *("fit", "partial_fit", "score", "log_prob", "posterior", "predict", "_predict_flat"),
     *("predict_marginals", "predict_topk", "predict_spans", "tag"),
     *("fill", "predict_next"),
 }
@@ -148,7 +148,7 @@ def check_input(model: Any, method: str, given: dict[str, Any]) -> None:
         if name == "X" or X is not None:
             check_sentences(X, tokens, letters=features == "letters", name=name)
     if parser:  # which knows what heads are
-        for name in () if model.constituents else ("y", "heads", "known"):
+        for name in () if model.constituents else ("y", "known"):
             rows = given.get(name)
             for n, row in enumerate(() if rows is None else _checked_list(name, rows, "sentences")):
                 _checked_list(f"{name}[{n}]", row, "heads")

@@ -122,7 +122,7 @@ class Tagger(Structured):
             for row, n in zip(labels.tolist(), lengths.tolist(), strict=True)
         ]
 
-    def predict_flat(
+    def _predict_flat(
         self, X: Any, *, decoding: TagDecoding = "viterbi", known: Labels | None = None, rules: Any = None
     ) -> Sequence[str]:
         """Return the labels of all tokens, one sentence after another; arguments as for ``predict``."""

@@ -22,10 +22,10 @@ def learned_sections(model: Any) -> list[Section]:
     sections: list[Section] = []
     if hasattr(model, "top_features"):
         sections.append(_weights(model))
+    elif hasattr(model, "_state_frequencies"):
+        sections.append(_frequent_states(model))
     elif hasattr(model, "transitions"):
         sections.append(_states(model))
-    if hasattr(model, "state_frequencies"):
-        sections.append(_frequent_states(model))
     if hasattr(model, "top_rules"):
         sections.append(_rules(model))
     if hasattr(model, "n_ngrams"):
@@ -79,7 +79,7 @@ def _states(model: Any) -> Section:
 
 
 def _frequent_states(model: Any) -> Section:
-    frequencies = model.state_frequencies()
+    frequencies = model._state_frequencies()
     used = np.argsort(-frequencies, kind="stable")[:FREQUENT_STATES].tolist()
     lists = {f"#{z}  {100 * frequencies[z]:.1f} %": model.top_words(f"#{z}", 8) for z in used}
     note = f"The {len(used)} most frequent states and their most probable words."

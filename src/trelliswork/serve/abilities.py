@@ -107,7 +107,7 @@ def abilities_of(cls: Any, page: bool = False) -> dict[str, Ability]:
     elif issubclass(cls, TreeParser):
         found, more = ([PARSE_TREES], [POSTERIOR_TREES]) if cls.constituents else ([PARSE], [POSTERIOR_ARCS])
     if issubclass(cls, LanguageModel):
-        any_word = page and hasattr(cls, "log_conditional")
+        any_word = page and type(None) in cls._tokens
         found += [replace(SCORE, blanks=True) if any_word else SCORE, FILL]
         more += [NEXT] if issubclass(cls, NextWord) else []
         more += [SAMPLE, *([NEIGHBORS] if callable(getattr(cls, "vectors", None)) else [])]

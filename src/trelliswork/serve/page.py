@@ -76,7 +76,7 @@ def facts(served: "Served", raw: bool) -> Facts:
         "score": {
             "kind": model.kind,
             "end": bool(getattr(model, "end", True)),
-            "any_word": hasattr(model, "log_conditional"),
+            "any_word": type(None) in model._tokens,
         },
         "word": _frequent_word(model) if vectors else "",
     }

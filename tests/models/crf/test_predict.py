@@ -156,7 +156,7 @@ def test_scores_that_overflow_are_an_error(order, frozen):
     queries = (
         crf.predict,
         crf.predict_marginals,
-        crf.predict_flat,
+        crf._predict_flat,
         partial(crf.predict, decoding="mbr"),
         partial(crf.predict_topk, k=2),
     )

@@ -89,7 +89,7 @@ def test_three_layers_and_features_of_their_own():
     found = model._predict_layers(WORDS[:20])
     right = [a == b for p, g in zip(found["case"], capital[:20], strict=True) for a, b in zip(p, g, strict=True)]
     assert sum(right) / len(right) > 0.95
-    assert {row[0] for row in model.top_ties(500)} == {"pos"}
+    assert {row[0] for row in model._learned().top_ties(500)} == {"pos"}
 
 
 def test_marginals_are_the_engines_beliefs(tagger):
@@ -181,8 +181,8 @@ def test_saved_and_loaded_it_is_the_same(tmp_path, features):
     for again in (FactorialCRF.load(tmp_path / "model"), load(tmp_path / "model")):
         assert (again.weights_ == model.weights_).all()
         assert again.predict(X) == model.predict(X)
-        assert again.top_features("pos", 5) == model.top_features("pos", 5)
-        assert again.top_ties(5) == model.top_ties(5)
+        assert again.top_features(5, layer="pos") == model.top_features(5, layer="pos")
+        assert again._learned().top_ties(5) == model._learned().top_ties(5)
         assert again.get_params().keys() == model.get_params().keys()
         assert again.layers == model.layers
         assert again.input_ == {"format": "columns"}
@@ -280,7 +280,7 @@ def test_hashed_features(tmp_path):
     model = FactorialCRF(options={"hash_bits": 10}, tol=1e-2).fit(WORDS[:20], {name: y[:20] for name, y in Y.items()})
     model.save(tmp_path / "m")
     assert FactorialCRF.load(tmp_path / "m").predict(UNSEEN[:3]) == model.predict(UNSEEN[:3])
-    assert model.top_features("pos", 1)[0][0].startswith("#")
+    assert model.top_features(1, layer="pos")[0][0].startswith("#")
 
 
 def test_wrong_parameters_and_labels_are_refused(tagger):
@@ -315,4 +315,4 @@ def test_wrong_parameters_and_labels_are_refused(tagger):
     with pytest.raises(ShapeError, match="the sentence is empty"):
         tagger.posterior([])
     with pytest.raises(ValueRangeError, match="no layer 'x'"):
-        tagger.top_features("x")
+        tagger.top_features(layer="x")

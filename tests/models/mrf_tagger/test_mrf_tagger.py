@@ -138,7 +138,7 @@ def test_a_loaded_tagger_equals_the_saved_one(tagger, unseen, tmp_path):
     assert again.bound_ == tagger.bound_
     assert (again.report_.reason, again.report_.n_iter) == (tagger.report_.reason, tagger.report_.n_iter)
     assert again.top_features(3) == tagger.top_features(3)
-    assert again.top_transitions(3) == tagger.top_transitions(3)
+    assert (again.transitions() == tagger.transitions()).all()
     arrays = weights_of(tmp_path / "m")
     arrays.write_bytes(arrays.read_bytes()[:-8])
     with pytest.raises(DataError, match="damaged"):

@@ -90,8 +90,10 @@ def test_gold_trees_and_evidence_are_checked():
         evaluate(parser, TAGGED, [[2, 0], [2, None, 0], [0]])
     with pytest.raises(ValueRangeError, match="sentence 1, word 2: its label is unknown"):
         evaluate(parser, TAGGED, [LABELED[0], [(2, "b"), (3, None), (0, "r")], LABELED[2]])
-    with pytest.raises(ValueRangeError, match="its head is unknown"):
-        parser.log_prob(TAGGED, [[2, 0], [2, None, 0], [0]])
+    assert (parser.log_prob(TAGGED, [[None] * 2, [None] * 3, [None]]) == 0).all()
+    every = [[h, 3, 0] for h in (2, 3)]
+    p = [np.exp(parser.log_prob(TAGGED[1:2], [tree])[0]) for tree in [*every, [None, 3, 0]]]
+    assert sum(p[:2]) == pytest.approx(p[2], rel=1e-12)
 
 
 def test_a_failed_fit_keeps_the_learned_parser():

@@ -388,17 +388,9 @@ class FactorialCRF(LayeredTagger):
         """Whether probabilities are "exact", which the engine "exact" makes them, or an "estimate"."""
         return "exact" if self.engine == "exact" else "estimate"
 
-    def top_features(self, layer: str, n: int = 20, label: str | None = None) -> list[tuple[str, str, float]]:
+    def top_features(self, n: int = 20, label: str | None = None, *, layer: str) -> list[tuple[str, str, float]]:
         """Return the n largest weights of a layer (absolute): attribute, label, weight; for one label if given."""
         return self._learned().layer(self._layer_number(layer)).top_features(n, label)
-
-    def top_transitions(self, layer: str, n: int = 20) -> list[tuple[str, str, float]]:
-        """Return the n largest transition weights of a layer by absolute value: from, to, weight."""
-        return self._learned().layer(self._layer_number(layer)).top_ngrams(n, 2)
-
-    def top_ties(self, n: int = 20) -> list[tuple[str, str, str, str, float]]:
-        """Return the n largest weights of label pairs by absolute value: layer, label, layer, label, weight."""
-        return self._learned().top_ties(n)
 
     def known_words(self) -> set[str] | None:
         """Return the words of the first column in training; ``None`` if the model saw ready attributes."""
@@ -420,13 +412,13 @@ class FactorialCRF(LayeredTagger):
         tables = []
         for layer in self.layers_:
             if label is None or label in layer.labels:
-                rows = self.top_features(layer.name, n, label)
+                rows = self.top_features(n, label, layer=layer.name)
                 columns = ("attribute", "label", "weight")
                 tables.append(Table(f"{layer.name}.top_features", f"Layer {layer.name}: weights", columns, rows))
-                pairs = self.top_transitions(layer.name, n)
+                pairs = self._learned().layer(self._layer_number(layer.name)).top_ngrams(n, 2)
                 title = f"Layer {layer.name}: label pairs"
                 tables.append(Table(f"{layer.name}.top_transitions", title, ("from", "to", "weight"), pairs))
-        ties = [(f"{a} {x}", f"{b} {y}", weight) for a, x, b, y, weight in self.top_ties(n)]
+        ties = [(f"{a} {x}", f"{b} {y}", weight) for a, x, b, y, weight in self._learned().top_ties(n)]
         tables.append(Table("top_ties", "Labels of the same token", ("label", "label", "weight"), ties))
         return Description(f"Factorial CRF with {len(self.layers)} layers", facts, tables)
 

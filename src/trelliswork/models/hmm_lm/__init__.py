@@ -87,10 +87,6 @@ class HMMLanguageModel(Incremental):
     ----------
     vocabulary_ : tuple of str
         Words; the end of a sentence is one more event.
-    clusters_ : dict of str to int
-        Block of each word.
-    network_ : Network
-        Trained parameters.
     report_ : FitReport
         Its iterations are epochs; values are negative log evidence per token of training batches, with dropout.
 
@@ -240,7 +236,7 @@ class HMMLanguageModel(Incremental):
 
     def _counted(self, data: Sentences) -> NDArray[np.float64]:
         """Return the frequency of each state at the words of sentences of the text, evenly chosen (S,)."""
-        tables = self.tables()
+        tables = self._computed()
         share = min(1.0, COUNTED / data.n_tokens)
         some = data.select(np.flatnonzero(np.diff(np.floor(share * np.arange(len(data) + 1)))))
         counts = torch.zeros(tables.log_start.shape, dtype=torch.float64)
@@ -251,14 +247,24 @@ class HMMLanguageModel(Incremental):
         found = counts.reshape(-1)[: self.n_states].numpy()
         return np.asarray(found / max(found.sum(), 1e-300))
 
-    def log_prob(self, X: Text | Sequence[Sequence[Evidence]]) -> NDArray[np.float64]:
+    def log_prob(
+        self, X: Text | Sequence[Sequence[Evidence]], *, known: Sequence[Sequence[Evidence]] | None = None
+    ) -> NDArray[np.float64]:
         """Return the natural log-probability of each sentence with its end (n,).
 
         A token may also be ``None`` (any word) or a collection of words (one of them): then it is the probability of
-        all matching sentences.
+        all matching sentences. With ``known``, which has such tokens too, it is the probability given what is known.
+
+        >>> text = [["a", "b"], ["b", "b"]] * 3
+        >>> lm = HMMLanguageModel(2, hidden=4, max_iter=2).fit(text)
+        >>> p = [np.exp(lm.log_prob([[w, "b"]], known=[[None, "b"]])[0]) for w in lm.vocabulary_]
+        >>> print(f"{sum(p):.3f}")
+        1.000
         """
-        tables = self.tables()
+        tables = self._computed()
         sentences = read_sentences(X)
+        if known is not None:
+            return self._log_conditional(sentences, read_sentences(known))
         if not sentences:
             return np.empty(0)
         if is_plain(sentences):
@@ -266,37 +272,33 @@ class HMMLanguageModel(Incremental):
             return lowrank.score(*tables[:3], data.words, data.offsets, tables.blocks)
         return np.array([self._messages(sentence).log_z for sentence in sentences])
 
+    def _log_conditional(self, sentences: Sequence[Any], known: Sequence[Any]) -> NDArray[np.float64]:
+        """Return log p(sentence | what is known about it)."""
+        if len(sentences) != len(known):
+            raise ShapeError(f"known must have as many sentences as X, {len(sentences)}, got {len(known)}.")
+        log_known = self.log_prob(known)
+        if (log_known == -np.inf).any():
+            raise ImpossibleError("what is known has probability zero, so nothing is conditional on it.")
+        agreed = [both(*pair, self._words) for pair in zip(sentences, known, strict=True)]
+        log_both = [-np.inf if one is None else float(self.log_prob([one])[0]) for one in agreed]
+        return np.array(log_both) - log_known
+
     @torch.no_grad()
     def _messages(self, sentence: Sequence[Evidence], *, end: bool = True) -> lowrank.Messages:
         """Return the messages of a sentence with evidence."""
-        tables = self.tables()
+        tables = self._computed()
         return lowrank.Messages(*tables[:2], observed(sentence, self._words, tables, end=end))
 
     def _evidence(self, X: Text) -> tuple[NDArray[np.float64], int]:
         sentences = read_sentences(X)
         return self.log_prob(sentences), sum(len(sentence) + 1 for sentence in sentences)
 
-    def log_conditional(self, sentence: Sequence[Evidence], given: Sequence[Evidence]) -> float:
-        """Return log p(``sentence`` | ``given``), both with evidence per token as in ``log_prob``.
-
-        >>> text = [["a", "b"], ["b", "b"]] * 3
-        >>> lm = HMMLanguageModel(2, hidden=4, max_iter=2).fit(text)
-        >>> print(f"{sum(np.exp(lm.log_conditional([w, 'b'], [None, 'b'])) for w in lm.vocabulary_):.3f}")
-        1.000
-        """
-        self._check_fitted()
-        common = both(sentence, given, self._words)
-        log_given = float(self.log_prob([given])[0])
-        if log_given == -np.inf:
-            raise ImpossibleError("the given evidence has probability zero, so nothing is conditional on it.")
-        return -np.inf if common is None else float(self.log_prob([common])[0]) - log_given
-
     def predict_next(self, words: Sequence[str], n: int = 10, *, unknown: bool = False) -> Ranked:
         """Return the n most probable words after the start of a sentence; ``</s>`` is its end.
 
         ``<unk>`` is one of them if ``unknown``; probabilities are those of the model in either case (see ``fill``).
         """
-        tables = self.tables()
+        tables = self._computed()
         check_count("n", n)
         states = tables.log_start.exp()
         if len(words):
@@ -310,7 +312,7 @@ class HMMLanguageModel(Incremental):
 
     def _word_probabilities(self, blocks: NDArray[np.int64], states: Tensor) -> NDArray[np.float64]:
         """Return the probability of each word and of the end (V + 1,), for states (n, k) of some blocks."""
-        tables = self.tables()
+        tables = self._computed()
         if len(tables.log_start) == 1:
             return (torch.exp(tables.log_emission) @ states[0]).double().numpy()
         every = torch.zeros_like(tables.log_start).index_copy(0, torch.from_numpy(blocks), states)
@@ -319,7 +321,7 @@ class HMMLanguageModel(Incremental):
 
     def start(self) -> State:
         """Return the state before the first word of a sentence."""
-        tables = self.tables()
+        tables = self._computed()
         return State(-1, tables.log_start.new_zeros(tables.log_start.shape[1]).numpy())
 
     @torch.no_grad()
@@ -330,7 +332,7 @@ class HMMLanguageModel(Incremental):
         those of the words of a sentence and of its end sum to its log evidence. The scores after an impossible word
         are -inf.
         """
-        log_start, transition, log_emission, blocks = self.tables()
+        log_start, transition, log_emission, blocks = self._computed()
         ids = np.array(self._extensions(states, words, len(self._words)), np.int64)
         if not len(ids):
             return np.empty(0), []
@@ -379,7 +381,7 @@ class HMMLanguageModel(Incremental):
     def _posteriors(self, sentence: Sequence[Evidence]) -> Iterator[Ranked]:
         """Yield the states of each word with their probabilities, best first."""
         messages = self._messages(sentence).possible("this sentence has probability zero, so it has no states.")
-        beta, k = messages.backward(), self.tables().log_start.shape[1]
+        beta, k = messages.backward(), self._computed().log_start.shape[1]
         for t in range(len(sentence)):
             p = (messages.alpha[t] * beta[t]).flatten()
             states = (torch.from_numpy(messages.evidence[t].blocks)[:, None] * k + torch.arange(k)).flatten()
@@ -389,7 +391,7 @@ class HMMLanguageModel(Incremental):
     @torch.no_grad()
     def predict(self, X: Text) -> list[list[str]]:
         """Return the most probable states of each sentence (``#0``, ``#1``, ...), one per word."""
-        tables, paths = self.tables(), []
+        tables, paths = self._computed(), []
         for sentence in read_sentences(X):
             states, _ = lowrank.viterbi(*tables[:2], observed(sentence, self._words, tables))
             paths.append([f"#{z}" for z in states[:-1]])
@@ -421,7 +423,7 @@ class HMMLanguageModel(Incremental):
             return [self._sampled(rng, max_length) for _ in range(n)]
 
     def _sampled(self, rng: np.random.Generator, max_length: int) -> tuple[list[str], list[str]]:
-        log_start, transition, _, _ = self.tables()
+        log_start, transition, _, _ = self._computed()
         k = log_start.shape[1]
         words, states = list[str](), list[str]()
         z = lowrank.draw(log_start.exp().numpy().ravel(), rng)
@@ -445,17 +447,17 @@ class HMMLanguageModel(Incremental):
 
     def _emitted(self, z: int) -> tuple[NDArray[np.int64], NDArray[np.floating]]:
         """Return the words (n,) of the block of a state, and their probabilities."""
-        tables = self.tables()
+        tables = self._computed()
         block, state = divmod(z, tables.log_start.shape[1])
         own = np.flatnonzero(tables.blocks == block)
         return own, tables.log_emission[torch.from_numpy(own), state].exp().numpy()
 
-    def top_words(self, state: str, n: int = 10) -> Ranked:
-        """Return the n most probable words of a state (``#7``); ``</s>`` is the end of a sentence."""
+    def top_words(self, label: str, n: int = 10) -> Ranked:
+        """Return the n most probable words of a state such as ``#7``; ``</s>`` is the end of a sentence."""
         self._check_fitted()
         check_count("n", n)
         p = np.zeros(len(self._words) + 1)
-        own, values = self._emitted(self._state_number(state))
+        own, values = self._emitted(self._state_number(label))
         p[own] = values
         return self._best_words(p, min(n, len(own)))
 
@@ -465,16 +467,16 @@ class HMMLanguageModel(Incremental):
             raise ValueRangeError(f"the model has states #0 to #{self.n_states_ - 1}, got {shorten(str(state))}.")
         return number
 
-    def state_frequencies(self) -> NDArray[np.float64]:
+    def _state_frequencies(self) -> NDArray[np.float64]:
         """Return the frequency of each state in the training text (S,), expected over a sample of its sentences."""
         self._check_fitted()
         assert self._frequencies is not None
         return self._frequencies.copy()
 
     @torch.no_grad()
-    def transition_matrix(self) -> NDArray[np.float32]:
-        """p(next state | state) (S, S); with blocks, a row lacks the probability of the sentence end."""
-        log_start, transition, _, _ = self.tables()
+    def transitions(self) -> NDArray[np.float32]:
+        """Return p(next state | state) (S, S); with blocks, a row lacks the probability of the sentence end."""
+        log_start, transition, _, _ = self._computed()
         C, k = log_start.shape
         if not isinstance(transition, lowrank.Blocks):
             return transition.dense()[0].numpy().copy()
@@ -483,17 +485,17 @@ class HMMLanguageModel(Incremental):
         blocks = transition.between(pairs).dense(pairs).reshape(C - 1, C - 1, k, k)
         return blocks.transpose(1, 2).reshape(self.n_states_, self.n_states_).numpy()
 
-    def transition_spectrum(self) -> NDArray[np.float64]:
+    def _spectrum(self) -> NDArray[np.float64]:
         """Return the singular values of the transition matrix, largest first: R for low rank, else S."""
-        transition = self.tables().transition
+        transition = self._computed().transition
         if isinstance(transition, lowrank.LowRank):
             assert transition.log_scale is not None
             factors = transition.left[0].double() * transition.log_scale[0].double().exp()[:, None], transition.right[0]
             inner = [torch.linalg.qr(part.double())[1] for part in factors]
             return torch.linalg.svdvals(inner[0] @ inner[1].T).numpy()
-        return np.linalg.svd(self.transition_matrix().astype(np.float64), compute_uv=False)
+        return np.linalg.svd(self.transitions().astype(np.float64), compute_uv=False)
 
-    def tables(self) -> Tables:
+    def _computed(self) -> Tables:
         """Return the probabilities of the model; with blocks, the last block is that of the sentence end."""
         self._check_fitted()
         if self._tables is None:
@@ -507,18 +509,13 @@ class HMMLanguageModel(Incremental):
         self._check_fitted()
         return self.network_.shape.n_states
 
-    @property
-    def clusters_(self) -> dict[str, int]:
-        """Block of each word."""
-        return dict(zip(self.vocabulary_, self.tables().blocks.tolist(), strict=False))
-
     def known_words(self) -> set[str]:
         """Return the words of training."""
         return set(self._words)
 
     def describe(self, n: int = 20, label: str | None = None) -> Description:
         """Return the most frequent states with their words and neighboring blocks, and the blocks with theirs."""
-        frequencies = self.state_frequencies()
+        frequencies = self._state_frequencies()
         if label is not None:
             chosen = [self._state_number(label)]
         else:
@@ -529,7 +526,7 @@ class HMMLanguageModel(Incremental):
             "dev_perplexity": None if self.report_.dev is None else float(np.exp(-self.report_.dev)),
         }
         if self.n_states_ <= SPECTRUM_STATES:
-            spectrum = self.transition_spectrum()
+            spectrum = self._spectrum()
             facts |= {"rank": int((spectrum > 1e-5).sum()), "spectrum": spectrum[:n].tolist()}
         rows: list[tuple[Any, ...]] = [
             (f"#{z}", float(frequencies[z]), [list(word) for word in self.top_words(f"#{z}", n)]) for z in chosen
@@ -542,7 +539,7 @@ class HMMLanguageModel(Incremental):
     @torch.no_grad()
     def _described_blocks(self, n: int, chosen: list[int], frequencies: NDArray[np.float64]) -> list[Table]:
         """Return tables of the blocks before and after states, and of the blocks."""
-        transition, blocks = self.tables().transition, self.tables().blocks
+        transition, blocks = self._computed().transition, self._computed().blocks
         assert isinstance(transition, lowrank.Blocks)
         assert transition.log_leave is not None
         C, k = len(transition.left) - 1, transition.left.shape[1]
@@ -550,7 +547,7 @@ class HMMLanguageModel(Incremental):
         leave = transition.log_leave[:-1].double().exp()
         p_word = np.bincount(blocks[:-1], minlength=C)
         names = {C: END}
-        common = (self.tables().log_emission.double().exp()[:-1] * joint[blocks[:-1]]).sum(dim=1).numpy()
+        common = (self._computed().log_emission.double().exp()[:-1] * joint[blocks[:-1]]).sum(dim=1).numpy()
         for c in range(C):
             own = np.flatnonzero(blocks[:-1] == c)
             best = own[np.argsort(-common[own], kind="stable")][:3]
@@ -590,7 +587,7 @@ class HMMLanguageModel(Incremental):
             "report": self.report_.to_dict(),
         }
         arrays = {f"network.{name}": value.detach().numpy() for name, value in self.network_.state_dict().items()}
-        arrays["frequencies"] = self.state_frequencies()
+        arrays["frequencies"] = self._state_frequencies()
         if self.network_.clusters is not None:
             arrays["clusters"] = self.network_.clusters
         return plain, arrays

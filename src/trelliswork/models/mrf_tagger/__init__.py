@@ -154,12 +154,10 @@ class MRFTagger(ChainTagger):
         places = [divmod(int(k), some.shape[1]) for k in best]
         return [(names[f], self._labels[columns[t]], float(some[f, t])) for f, t in places]
 
-    def top_transitions(self, n: int = 20) -> list[tuple[str, str, float]]:
-        """Return the n pairs of neighboring tags with the highest scores: tag, next tag, score."""
+    def transitions(self) -> NDArray[np.float64]:
+        """Return the scores of pairs of neighboring tags (S, S): row before column."""
         self._check_fitted()
-        table = self._phi[0, :-1, :-1]
-        best = [divmod(int(k), len(table)) for k in np.argsort(-table, axis=None, kind="stable")[:n]]
-        return [(self._labels[a], self._labels[b], float(table[a, b])) for a, b in best]
+        return self._phi[0, :-1, :-1].copy()
 
     def describe(self, n: int = 20, label: str | None = None) -> Description:
         """Return the largest weights, and the bound."""
@@ -171,9 +169,12 @@ class MRFTagger(ChainTagger):
             "bound": self.bound_,
             "cover": self.cover_weights_.tolist(),
         }
+        scores = self.transitions()
+        best = [divmod(int(k), len(scores)) for k in np.argsort(-scores, axis=None, kind="stable")[:n]]
+        pairs = [(self._labels[a], self._labels[b], float(scores[a, b])) for a, b in best]
         tables = [
             Table("top_features", "Largest weights", ("feature", "label", "weight"), self.top_features(n, label)),
-            Table("top_transitions", "Label pairs", ("from", "to", "score"), self.top_transitions(n)),
+            Table("top_transitions", "Label pairs", ("from", "to", "score"), pairs),
         ]
         return Description(f"MRF tagger with {len(self._labels)} labels", facts, tables)
 

@@ -340,9 +340,13 @@ class DependencyParser(TreeParser):
         """
         return self._parsing(X, None).subtree_probabilities(heads)
 
-    def log_prob(self, X: Sentences, heads: Sequence[Sequence[int]]) -> NDArray[np.float64]:
-        """Return log p(tree | sentence) (n_sentences,) of whole trees, by the distribution of `posterior`."""
-        return self._parsing(X, None).log_prob(heads)
+    def log_prob(self, X: Sentences, y: Arcs) -> NDArray[np.float64]:
+        """Return log p(heads | sentence) (n_sentences,), by the distribution of `posterior`.
+
+        ``y`` is as in ``fit``; where heads are ``None``, it is the probability of all trees with the others. Labels do
+        not count.
+        """
+        return self._parsing(X, None).log_prob(y)
 
     def predict_topk(
         self, X: Sentences, k: int, *, known: Evidence | None = None

@@ -13,7 +13,16 @@ from trelliswork.errors import ShapeError, ValueRangeError
 from trelliswork.features.knowledge import Knowledge
 from trelliswork.inference.tree import NearlyProjective
 from trelliswork.models.base import Arrays, check_finite
-from trelliswork.models.parser.data import Columns, Gold, Sentences, read_sentences, read_trees
+from trelliswork.models.parser.data import (
+    UNKNOWN,
+    Arcs,
+    Columns,
+    Gold,
+    Sentences,
+    read_arcs,
+    read_sentences,
+    read_trees,
+)
 from trelliswork.models.parser.features import ParseTokens, TokenCoder
 from trelliswork.models.parser.first_order import ArcFeatures, ArcList, Doubles, Integers, Weights
 from trelliswork.models.parser.labels import LabelModel
@@ -264,17 +273,16 @@ class Parsing:
                     ranked[n].append((list(zip(jth[n], names, strict=True)), trees[n][j][1]))
         return ranked
 
-    def log_prob(self, heads: Sequence[Sequence[int]]) -> Doubles:
-        """Return the log-probabilities of whole trees (n_sentences,)."""
-        flat, offsets = read_trees(heads, self.columns.offsets, "heads").heads, self.columns.offsets
-        log_p = np.zeros(len(self.tokens))
+    def log_prob(self, y: Arcs) -> Doubles:
+        """Return the log-probabilities (n_sentences,) of all trees that have the known heads."""
+        heads = read_arcs(y, self.columns.offsets).heads.tolist()
+        known = [None if head == UNKNOWN else frozenset((head,)) for head in heads]
+        log_p, potentials = np.zeros(len(self.tokens)), self.scorer.kind.potentials
         for b in self.trees():
-            log_z = b.engine.log_partition(self.scorer.kind.potentials(b.tree_scores, b.lengths))
-            for row, n in enumerate(b.sentences.tolist()):
-                tree = flat[offsets[n] : offsets[n + 1]]
-                log_p[n] = b.tree_scores[row, tree, np.arange(1, len(tree) + 1)].sum() - log_z[row]
-                if isinstance(b.engine, NearlyProjective):
-                    log_p[n] -= b.engine.rows(np.array([row])).penalties(tree[None], b.lengths[row : row + 1])[0]
+            agreeing = b.tree_scores.copy()
+            rule_out(agreeing, self.tokens, b.sentences, known)
+            log_p[b.sentences] = b.engine.log_partition(potentials(agreeing, b.lengths))
+            log_p[b.sentences] -= b.engine.log_partition(potentials(b.tree_scores, b.lengths))
         return np.minimum(log_p, 0.0)
 
     def subtree_probabilities(self, heads: Sequence[Sequence[int]]) -> list[list[float]]:

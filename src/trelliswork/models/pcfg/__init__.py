@@ -374,16 +374,16 @@ class PCFG(TreeParser, LanguageModel):
             trees.append(tree)
         return trees
 
-    def top_words(self, state: str, n: int = 10) -> Ranked:
+    def top_words(self, label: str, n: int = 10) -> Ranked:
         """Return the n most probable words of a preterminal such as ``P3``, with p(word | preterminal)."""
         check_count("n", n)
-        row = self.parameters_.log_emission[self._symbol(state, "P", self._sizes()[1])]
+        row = self.parameters_.log_emission[self._symbol(label, "P", self._sizes()[1])]
         return [(self._words[i], float(np.exp(row[i]))) for i in np.argsort(-row, kind="stable")[:n]]
 
-    def top_rules(self, nonterminal: str, n: int = 10) -> list[tuple[str, str, float]]:
+    def top_rules(self, label: str, n: int = 10) -> list[tuple[str, str, float]]:
         """Return the n most probable pairs of symbols under a nonterminal such as ``N0``, with their probabilities."""
         N = self._sizes()[0]
-        number = self._symbol(nonterminal, "N", N)
+        number = self._symbol(label, "N", N)
         check_count("n", n)
         self._check_dense()
         rows = self.parameters_.dense_rules()[number]
