@@ -98,7 +98,7 @@ def test_spans_off_the_borders_are_told(folder):
             "a column or CoNLL-U file, not a jsonl file",
         ),
         (("tag", "ner", "train.jsonl", "--known", "1"), "--known names a column, which a file of this format (jsonl)"),
-        (("evaluate", "ner", "train.jsonl", "--label", "1"), "jsonl has no columns: leave --label out"),
+        (("evaluate", "ner", "train.jsonl", "--label", "1"), "jsonl has no columns: leave --columns, --label"),
         (("evaluate", "ner", "none.jsonl"), "none.jsonl: no such file"),
         (("train", "crf", "train.jsonl", "other.conllu"), "have different formats by their names"),
     ],

@@ -53,5 +53,5 @@ def test_other_formats(folder):
     assert (file["labels"], file["scheme"]) == ({"NN": 1}, None)
     assert files(folder, "bundled:dev")[0]["scheme"] == "bio"
     (folder / "a.crfsuite").write_text("X\tw\n", encoding="utf-8")
-    assert "no words to check" in run("check", "a.crfsuite", "--format", "crfsuite", cwd=folder).stderr
+    assert "has no words" in run("check", "a.crfsuite", "--format", "crfsuite", cwd=folder).stderr
     assert "none.txt: no such file" in run("check", "none.txt", cwd=folder).stderr

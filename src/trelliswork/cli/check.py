@@ -10,7 +10,7 @@ import typer
 from trelliswork.cli.inputs import inputs_of
 from trelliswork.cli.options import FormatOption, JsonOption, LabelOption, SchemeOption, SeparatorOption, named, tell
 from trelliswork.compute.display import plural
-from trelliswork.data.reading import FileFormat, LabelReading, Layout, read_labeled, training_layout
+from trelliswork.data.reading import FileFormat, LabelReading, Layout, file_layout, read_labeled
 from trelliswork.data.reading.inputs import Inputs
 
 if TYPE_CHECKING:
@@ -53,15 +53,11 @@ def check(
 
     Example: trelliswork check train.txt dev.txt
     """
-    from trelliswork.errors import DataError
-
     parts: list[Part] = []
     results: list[dict[str, Any]] = []
     for file in inputs_of(files).files:
         source = Inputs((file,))
-        layout = training_layout(source, format, column, label, separator)
-        if layout.format == "crfsuite":
-            raise DataError(f"{file}: a file of ready attributes has no words to check: expected columns or CoNLL-U.")
+        layout = file_layout(source, format, column, label, separator, words=True)
         parts.append(_read(str(file), source, layout))
         results.append(_described(parts[-1], None if scheme == "none" else scheme))
         if len(parts) > 1:

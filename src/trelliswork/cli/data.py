@@ -25,9 +25,8 @@ from trelliswork.cli.progress import bar, usage_lines
 from trelliswork.cli.running import current, report_errors
 from trelliswork.cli.saving import check_out, check_out_file, save_or_rescue
 from trelliswork.compute.display import plural
-from trelliswork.data.reading import FileFormat, read_labeled, training_layout
+from trelliswork.data.reading import FileFormat, file_layout, read_labeled
 from trelliswork.data.reading.inputs import own_text
-from trelliswork.errors import DataError
 
 app = typer.Typer(
     help="Export the bundled corpus, count word pairs of texts, and collect a lexicon from labeled data.",
@@ -170,9 +169,7 @@ def lexicon(
 
     check_out_file(out, force=force)
     source = inputs_of(files)
-    layout = training_layout(source, format, column, label, separator)
-    if layout.format == "crfsuite":
-        raise DataError(f"{source.name}: a file of ready attributes has no words: expected columns or CoNLL-U.")
+    layout = file_layout(source, format, column, label, separator, words=True)
     corpus: Any
     corpus, labels = read_labeled(source, layout)
     learned = Lexicon.learn(corpus.sentences(0), labels, min_count=min_count)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from trelliswork.cli.running import current
 from trelliswork.cli.use.loading import check_tokenized
-from trelliswork.data.reading import FileFormat, Layout, guess_format, read_words, words_layout
+from trelliswork.data.reading import FileFormat, Layout, file_layout, guess_format, read_words
 from trelliswork.data.reading.inputs import Inputs
 from trelliswork.errors import DataError
 
@@ -107,7 +107,7 @@ def read_tokens(
         format = read_format(source, format)
     if tags and columns is None and guess_format(source, format) == FileFormat.conllu:
         columns = "xpos"
-    corpus = read_words(source, words_layout(source, format, columns, None))
+    corpus = read_words(source, file_layout(source, format, columns, words=True, labeled=False))
     return in_case(corpus, lower)
 
 

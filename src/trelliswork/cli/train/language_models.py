@@ -9,7 +9,7 @@ from trelliswork.cli.inputs import dev_input
 from trelliswork.cli.options import Files, FormatOption, named
 from trelliswork.cli.reporting import part, text_part
 from trelliswork.cli.train.command import Job
-from trelliswork.data.reading import FileFormat, read_words, words_layout
+from trelliswork.data.reading import FileFormat, file_layout, read_words
 from trelliswork.data.reading.inputs import own_text, totals
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ def hmm_lm(
     sample, fill, inspect and explore.
     """
     source = job.inputs(train)
-    layout = words_layout(source, FileFormat.text if format == FileFormat.auto else format, None, None)
+    layout = file_layout(source, FileFormat.text if format == FileFormat.auto else format, words=True, labeled=False)
     corpus, dev = read_words(source, layout), job.read_dev(read_words, layout)
     n_sentences, n_tokens = totals(len(corpus), corpus.n_tokens)
     job.fit(model, corpus, n_tokens=n_tokens, total=model.max_iter or MOST_EPOCHS, dev=dev)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from trelliswork.cli.options import (
+    Files,
     FormatOption,
     LabeledFiles,
     LabelOption,
@@ -14,6 +15,7 @@ from trelliswork.cli.options import (
     SeparatorOption,
     StrictOption,
     leave_out,
+    named,
 )
 from trelliswork.cli.reporting import part
 from trelliswork.cli.train.command import Job
@@ -21,19 +23,17 @@ from trelliswork.data.reading import (
     FileFormat,
     LabelReading,
     Layout,
+    file_layout,
     guess_format,
     naming_lines,
     read_labeled,
     read_numbers,
     read_words,
-    training_layout,
-    words_layout,
 )
 from trelliswork.data.reading.inputs import Inputs, totals
 from trelliswork.errors import DataWarning
 
 if TYPE_CHECKING:
-    from trelliswork.data import Corpus
     from trelliswork.models import CRF, HMM, FactorialCRF, MRFTagger
     from trelliswork.models.evidence import Known
 
@@ -71,7 +71,7 @@ def crf(
     from trelliswork.data.schemes import model_scheme
 
     source = job.inputs(train)
-    layout = training_layout(source, format, columns, label, separator)
+    layout = file_layout(source, format, columns, label, separator)
     known = partial(_known, unknown=unknown_label, alternatives=alternatives)
     how = LabelReading.of(model.scheme, strict, gaps=(unknown_label, alternatives) != (None, None))
     if how.scheme in ("iob1", "bilou"):
@@ -122,7 +122,7 @@ def _check_columns(features: Any, layout: Layout) -> None:
 
 
 def _known(
-    labels: list[list[str]], unknown: str | None, alternatives: str | None
+    labels: list[list[str]], unknown: str | None, alternatives: str | None = None
 ) -> "list[list[str]] | list[list[Known]]":
     """Return labels with sets and gaps as the options define them."""
     if unknown is None and alternatives is None:
@@ -161,7 +161,7 @@ def factorial_crf(
     is a directory for tag, evaluate, inspect and explore.
     """
     source = job.inputs(train)
-    layout = training_layout(source, format, columns, label, separator, model.layers)
+    layout = file_layout(source, format, columns, label, separator, layers=model.layers)
     how = LabelReading.of(model.scheme, strict)
     corpus, labels = read_labeled(source, layout, how, model.layers)
     _check_columns(model.features, layout)
@@ -176,10 +176,7 @@ def factorial_crf(
 def hmm(
     job: Job,
     model: "HMM",
-    train: Annotated[
-        list[str] | None,
-        typer.Argument(help="Files, plain or gzip; '-' is standard input.", show_default=False),
-    ] = None,
+    train: Annotated[Files, named("Files, plain or gzip; '-' is standard input.")] = None,
     format: FormatOption = FileFormat.auto,
     columns: WordsColumn = None,
     label: LabelOption = None,
@@ -202,19 +199,19 @@ def hmm(
     source = job.inputs(train)
     if unlabeled or guess_format(source, format) == FileFormat.text:
         leave_out("words are read without labels", label=label, unknown_label=unknown_label)
-        layout = words_layout(source, format, columns, separator)
-        corpus, dev = read_words(source, layout), job.read_dev(read_words, layout)
-        facts = _learn(job, model, source, layout, corpus, None, dev, model.max_iter)
-        job.sample = partial(part, None if dev is None else (dev,), corpus)
+        layout = file_layout(source, format, columns, None, separator, words=True, labeled=False)
+        words, dev = read_words(source, layout), job.read_dev(read_words, layout)
+        facts = _learn(job, model, source, layout, words, None, dev, model.max_iter)
+        job.sample = partial(part, None if dev is None else (dev,), words)
     else:
-        if columns is None and guess_format(source, format) == FileFormat.conllu:
-            columns = "form"
-        layout = _words_and_tags(source, format, columns or "0", label, separator)
+        layout = _words_and_tags(source, format, columns, label, separator)
         how = LabelReading.of(scheme, strict, gaps=unknown_label is not None)
-        read = partial(_read_words_and_tags, layout=layout, reader="an HMM", how=how, unknown=unknown_label)
-        corpus, labels = read(source)
-        facts = _learn(job, model, source, layout, corpus, labels, job.read_dev(read), model.max_iter)
-        job.sample = partial(part, None, corpus)
+
+        def read(given: Inputs) -> tuple[Any, Any]:
+            corpus, labels = read_labeled(given, layout, how)
+            return corpus, _known(labels, unknown_label)
+
+        facts = _learn(job, model, source, layout, *read(source), job.read_dev(read), model.max_iter)
     report = model.report_
     facts |= {
         "labels": len(model.labels_),
@@ -229,21 +226,8 @@ def _words_and_tags(
     source: Inputs, format: FileFormat, columns: str | None, label: str | None, separator: str | None
 ) -> Layout:
     """Return the layout of files with words and tags; the tags of the bundled corpus are column 1."""
-    if source.part:
-        columns, label = columns or "0", "1" if label is None else label
-    return training_layout(source, format, columns, label, separator)
-
-
-def _read_words_and_tags(
-    source: Inputs, layout: Layout, reader: str, how: LabelReading, unknown: str | None = None
-) -> "tuple[Corpus, list[list[str | None]]]":
-    """Return words and tags, ``None`` for unknown ones; ``reader`` names the model that cannot read attributes."""
-    from trelliswork.data import Corpus
-
-    corpus, tags = read_labeled(source, layout, how)
-    if not isinstance(corpus, Corpus):
-        raise typer.BadParameter(f"{reader} reads words: a file of ready attributes is for train crf.")
-    return corpus, [[None if name == unknown else name for name in sentence] for sentence in tags]
+    label = "1" if source.part and label is None else label
+    return file_layout(source, format, columns, label, separator, words=True)
 
 
 def mrf_tagger(
@@ -265,8 +249,8 @@ def mrf_tagger(
     source = job.inputs(train)
     layout = _words_and_tags(source, format, columns, label, separator)
     how = LabelReading.of(scheme, strict)
-    read = partial(_read_words_and_tags, layout=layout, reader="this tagger", how=how)
-    return _learn(job, model, source, layout, *read(source), job.read_dev(read), model.max_iter) | {
+    data = (*read_labeled(source, layout, how), job.read_dev(read_labeled, layout, how))
+    return _learn(job, model, source, layout, *data, model.max_iter) | {
         "labels": len(model.labels_),
         "words": len(model.known_words()),
         "bound": model.bound_,

@@ -2,7 +2,6 @@
 
 import os
 import sys
-from dataclasses import replace
 from typing import Annotated, Any
 
 import typer
@@ -20,7 +19,6 @@ from trelliswork.data.reading import (
     evaluation_layout,
     naming_lines,
     read_labeled,
-    training_layout,
 )
 from trelliswork.data.reading.inputs import Inputs
 
@@ -91,13 +89,6 @@ def read_answers(
         if model.tagger is None:
             check_tags(corpus, columns, source.name)
         return corpus, pairs(heads, labels)
-    layout = Layout.of(model)
-    if isinstance(model, LayeredTagger):
-        if format not in (FileFormat.auto, FileFormat(layout.format)):
-            layout = training_layout(source, format, None, label, None, model.layers)
-        elif label is not None:
-            other = training_layout(source, FileFormat(layout.format), None, label, None, model.layers)
-            layout = replace(layout, label=other.label)
-        return read_labeled(source, layout, how, model.layers)
-    layout = evaluation_layout(layout, source, format, label)
-    return read_labeled(source, layout, how)
+    layers = model.layers if isinstance(model, LayeredTagger) else ()
+    layout = evaluation_layout(Layout.of(model), source, format, label, layers)
+    return read_labeled(source, layout, how, layers)

@@ -15,10 +15,10 @@ from trelliswork.compute.display import plural
 from trelliswork.data.reading import (
     FileFormat,
     Layout,
+    file_layout,
     guess_format,
     naming_lines,
     read_words,
-    words_layout,
 )
 from trelliswork.data.reading.inputs import Inputs, totals
 from trelliswork.errors import DataError
@@ -74,7 +74,7 @@ def scored(fitted: Any, source: Inputs, format: FileFormat) -> "tuple[Corpus, ND
     else:
         layout = Layout(**fitted.input_) if "format" in fitted.input_ else Layout("text", [], None)
         if format != FileFormat.auto or layout.format not in ("columns", "conllu", "text"):
-            layout = words_layout(source, guess_format(source, format), None, None)
+            layout = file_layout(source, guess_format(source, format), words=True, labeled=False)
         source = _without_directories(source)
         say_what_is_awaited(source, AWAITED[layout.format])
         text = read_words(source, layout)

@@ -94,6 +94,6 @@ def _read(model: Any, file: str, format: FileFormat) -> Any:
     given: Any = file
     if source.part:
         given = source.excerpt(layout.format if format == FileFormat.auto else str(format))
-    corpus, _, _ = read_unlabeled(given, layout, format)
+    corpus, _ = read_unlabeled(given, layout, format)
     check_words(model, corpus, file)
     return corpus

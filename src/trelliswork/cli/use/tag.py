@@ -124,7 +124,7 @@ def tag(
         """Return the sentences of a part, and their known labels."""
         if split is not None:
             return read_raw_text(part, split=split, allow_empty=may_be_empty), None
-        corpus, _, given = read_unlabeled(part, layout, format, column, allow_empty=may_be_empty)
+        corpus, given = read_unlabeled(part, layout, format, column, allow_empty=may_be_empty)
         check_words(tagger, corpus, str(part))
         if kind == "text":
             check_tokenized(tagger, corpus, part)

@@ -180,45 +180,59 @@ def _has_columns(path: str, n_lines: int = 200) -> bool:
     return len(words) > 1 and len(set(words)) == 1 and (0 in sizes or words[0] <= 3)
 
 
-def training_layout(
+def file_layout(
     source: Inputs,
-    format: FileFormat,
-    columns: str | None,
-    label: str | None,
-    separator: str | None,
+    format: FileFormat = FileFormat.auto,
+    columns: str | None = None,
+    label: str | None = None,
+    separator: str | None = None,
+    *,
     layers: Sequence[str] = (),
+    words: bool = False,
+    labeled: bool = True,
 ) -> Layout:
     """Return the layout that the options describe; labels are the last column by default, or upos.
 
-    Those of several ``layers`` are the last columns, or the columns of CoNLL-U with the names of the layers.
+    Those of several ``layers`` are the last columns, or the columns of CoNLL-U with the names of the layers. For models
+    of ``words`` only their column is for the features. Files that are not ``labeled`` may be plain text.
     """
     if layers and label is not None and len(label.split(",")) != len(layers):
         raise DataError(f"--label must name a column for each of the layers {', '.join(layers)}, got {label[:80]!r}.")
-    chosen = FileFormat.columns if source.part else guess_format(source, format, labeled=True)
+    chosen = FileFormat.columns if source.part else guess_format(source, format, labeled=labeled)
     if layers and chosen not in (FileFormat.columns, FileFormat.conllu):
         raise DataError(f"{source.name}: layers of labels need a column or CoNLL-U file, not a {chosen} file.")
-    if chosen == FileFormat.conllu:
-        several = label.split(",") if label else list(layers)
-        return Layout("conllu", columns.split(",") if columns else ["form"], several if layers else label or "upos")
-    if chosen == FileFormat.crfsuite:
-        return Layout("crfsuite", [], None)
-    if chosen in ANNOTATED:
-        if (label, separator) != (None, None) or columns not in (None, "0"):
-            raise DataError(f"{source.name}: {chosen} has no columns: leave --columns, --label and --separator out.")
-        return Layout(str(chosen), [0], -1)
-    if chosen == FileFormat.text:
+    if words and chosen == FileFormat.crfsuite:
+        raise DataError(f"{source.name}: a file of ready attributes has no words: expected columns or CoNLL-U.")
+    if labeled and chosen == FileFormat.text:
         raise DataError(
             f"{source.name}: plain text has no labels to learn from: expected columns, CoNLL-U, or "
             "spans in JSON lines, CSV or brat (see --format)."
         )
-    numbers, n = _numbers(columns), 3 if source.part else 0  # the bundled corpus has words, tags and chunks
-    separator = " " if source.part else separator
-    if layers:
-        last = list(range(n - len(layers), n))
-        return Layout("columns", numbers or [0] * bool(n), _numbers(label, "--label") or last, separator)
-    return Layout(
-        "columns", numbers or [0, 1] * bool(n), n - 1 if label is None else _number(label, "--label"), separator
-    )
+    if chosen in ANNOTATED and ((label, separator) != (None, None) or columns not in (None, "0")):
+        raise DataError(f"{source.name}: {chosen} has no columns: leave --columns, --label and --separator out.")
+    if chosen == FileFormat.conllu:
+        names = label.split(",") if label else list(layers)
+        made = Layout("conllu", columns.split(",") if columns else ["form"], names if layers else label or "upos")
+    elif chosen == FileFormat.columns:
+        n = 3 if source.part else 0  # the bundled corpus has words, tags and chunks
+        last = list(range(n - max(1, len(layers)), n))
+        given = last if label is None else _numbers(label, "--label") if layers else [_number(label, "--label")]
+        numbers = _numbers(columns) or list(range(last[0]))
+        made = Layout("columns", numbers, given if layers else given[0], " " if source.part else separator)
+    else:
+        made = Layout(str(chosen), [] if chosen == FileFormat.crfsuite else [0], -1 if chosen in ANNOTATED else None)
+    if words:
+        made.columns = made.columns[:1] or [0]
+    return made if labeled else replace(made, label=None)
+
+
+def _in_format(layout: Layout, format: str) -> Layout:
+    """Return a layout, or that of files of another format: their words, and the labels in the same column."""
+    if format == layout.format:
+        return layout
+    if format in ANNOTATED:
+        return Layout(str(format), [0], -1, tokenizer=layout.tokenizer)
+    return Layout(str(format), ["form"] if format == FileFormat.conllu else [0], layout.label)
 
 
 def _numbers(text: str | None, option: str = "--columns") -> list[int]:
@@ -286,12 +300,12 @@ def open(
     (['It', 'was', 'dangerous'], ['PRP', 'VBD', 'JJ'])
     """
     source = Inputs(tuple(files) if isinstance(files, list | tuple) else (files,))  # type: ignore[arg-type]
-    chosen = training_layout(source, FileFormat.auto, None, None, None) if layout is None else replace(layout)
+    chosen = file_layout(source) if layout is None else replace(layout)
     return read_labeled(source, chosen, LabelReading(scheme, strict))
 
 
 def read_labeled(
-    source: Inputs, layout: Layout, how: LabelReading = AUTOMATIC, layers: Sequence[str] | None = None
+    source: Inputs, layout: Layout, how: LabelReading = AUTOMATIC, layers: Sequence[str] = ()
 ) -> "tuple[Corpus | AttributeCorpus, Any]":
     """Return feature columns and labels of the sentences of this process; see `LabelReading`.
 
@@ -352,44 +366,32 @@ def _standard(
     return [list(row) for row in (found.labels if how.convert else found.repaired)]
 
 
-def words_layout(source: Inputs, format: FileFormat, columns: str | None, separator: str | None) -> Layout:
-    """Return the layout for reading words only: the first of ``columns``, or the first column."""
-    chosen = FileFormat.columns if source.part else guess_format(source, format)
-    if chosen == FileFormat.conllu:
-        return Layout("conllu", columns.split(",")[:1] if columns else ["form"], None)
-    if chosen == FileFormat.crfsuite:
-        raise DataError(f"{source.name}: a file of ready attributes has no words.")
-    if chosen != FileFormat.columns:
-        return Layout(str(chosen), [0], None)
-    return Layout("columns", _numbers(columns)[:1] or [0], None, " " if source.part else separator)
-
-
 def read_words(source: Inputs, layout: Layout) -> "Corpus":
     """Return the words of the sentences of this process."""
     return source.corpus(partial(_read, layout=layout, columns=layout.columns), layout)
 
 
-def evaluation_layout(layout: Layout, source: Inputs, format: FileFormat, label: str | None) -> Layout:
+def evaluation_layout(
+    layout: Layout, source: Inputs, format: FileFormat, label: str | None, layers: Sequence[str] = ()
+) -> Layout:
     """Return the layout of the training file, or the one that the options describe."""
-    if (as_named := format_for(layout, source, format)) in ANNOTATED:
-        if label is not None:
-            raise DataError(f"{source.name}: {as_named} has no columns: leave --label out.")
-        return Layout(str(as_named), [0], -1, tokenizer=layout.tokenizer)
-    if label is None and format == FileFormat.auto and as_named == layout.format:
-        if layout.label is None and layout.format != "crfsuite":
-            raise DataError("the model was trained without labels: --label names the column to compare with.")
-        return layout
-    chosen = as_named
-    chosen = guess_format(source, FileFormat.auto, labeled=True) if chosen == "text" else chosen
-    if chosen == "conllu":
-        columns = layout.columns if layout.format == "conllu" else ["form"]
-        return Layout("conllu", columns, label or (layout.label if isinstance(layout.label, str) else "upos"))
-    columns = layout.columns if layout.format == "columns" else [0]
-    if label is None and not isinstance(layout.label, int | list):
+    chosen = format_for(layout, source, format)
+    if chosen == FileFormat.text:
+        chosen = guess_format(source, FileFormat.auto, labeled=True)
+    if layers and chosen != layout.format:
+        return file_layout(source, chosen, None, label, layers=layers)
+    made = _in_format(layout, chosen)
+    if label is not None:
+        return replace(made, label=file_layout(source, chosen, None, label, layers=layers).label)
+    if made.label is None and chosen != FileFormat.crfsuite:
+        raise DataError("the model was trained without labels: --label names the column to compare with.")
+    if chosen == FileFormat.conllu and not isinstance(made.label, str | list):
+        return replace(made, label="upos")
+    if chosen == FileFormat.columns and isinstance(made.label, str):
         raise DataError(
             f"{source.name}: the model was trained on CoNLL-U: --label gives the number of the column of labels."
         )
-    return Layout("columns", columns, layout.label if label is None else _number(label, "--label"), layout.separator)
+    return made
 
 
 def read_numbers(path: str, n: int) -> "NDArray[np.float64]":
@@ -414,21 +416,17 @@ def read_numbers(path: str, n: int) -> "NDArray[np.float64]":
 
 def read_unlabeled(
     path: "Readable", layout: Layout, format: FileFormat, known: str | None = None, *, allow_empty: bool = False
-) -> "tuple[Corpus | AttributeCorpus, str, list[list[str | None]] | None]":
-    """Return a file to tag with its lines, its format, and the known labels; the label column may be missing."""
-    chosen = format_for(layout, path, format)
-    if known is not None and chosen not in (FileFormat.columns, FileFormat.conllu):
-        raise DataError(f"{path}: --known names a column, which a file of this format ({chosen}) does not have.")
-    if chosen in ANNOTATED:
-        layout = Layout(str(chosen), [0], -1, tokenizer=layout.tokenizer)
-    elif chosen != layout.format:
-        layout = Layout(str(chosen), ["form"] if chosen == FileFormat.conllu else [0], layout.label)
-    more = [] if known is None else [known if chosen == FileFormat.conllu else _number(known, "--known")]
+) -> "tuple[Corpus | AttributeCorpus, list[list[str | None]] | None]":
+    """Return a file to tag with its lines, and the known labels; the label column may be missing."""
+    layout = _in_format(layout, format_for(layout, path, format))
+    if known is not None and layout.format not in (FileFormat.columns, FileFormat.conllu):
+        raise DataError(f"{path}: --known names a column, which a file of this format ({layout.format}) does not have.")
+    more = [] if known is None else [known if layout.format == FileFormat.conllu else _number(known, "--known")]
     corpus = _read(path, layout, [*layout.columns, *more], keep_lines=True, allow_empty=allow_empty)
     if known is None:
-        return corpus, str(chosen), None
+        return corpus, None
     labels = [[None if label == "_" else label for label in s] for s in corpus.sentences(len(corpus.columns) - 1)]
-    return replace(corpus, columns=corpus.columns[:-1]), str(chosen), labels
+    return replace(corpus, columns=corpus.columns[:-1]), labels
 
 
 def _read(
