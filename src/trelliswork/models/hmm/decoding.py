@@ -6,7 +6,7 @@ All functions take concatenated sentences: ``rows`` (n_tokens, S), log p(word | 
 
 from abc import abstractmethod
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, ClassVar, NamedTuple
 
@@ -37,6 +37,13 @@ class Contexts(NamedTuple):
     end: Doubles  # (K,) that of the end; 0 if it is no event
     label: Integers  # (K,) the state, the last one for higher orders
 
+    def after(self, now: int) -> tuple[Integers, Doubles, float]:
+        """Return what may follow one of them, -1 before the first: contexts, their probabilities, and p(end)."""
+        if now < 0:
+            return np.arange(len(self.start)), self.start, 0.0
+        row = slice(*self.follow.indptr[now : now + 2].tolist())
+        return self.follow.indices[row], self.follow.data[row], float(self.end[now])
+
 
 class LabelChains:
     """Queries of chains that make scores of sentences."""
@@ -59,6 +66,18 @@ class LabelChains:
         end = 0.0 if now is None else float(now @ contexts.end)
         states: Doubles = np.bincount(contexts.label, ahead, contexts.label.max() + 1).astype(np.float64)
         return states, end
+
+    def draw(self, rng: np.random.Generator, max_length: int) -> list[int]:
+        """Return the states of a random sentence."""
+        contexts, states, now = self.contexts, list[int](), -1
+        while len(states) < max_length:
+            ahead, p, end = contexts.after(now)
+            chosen = choose(rng, np.cumsum(np.append(p, end)))
+            if chosen == len(p):
+                break
+            now = int(ahead[chosen])
+            states.append(int(contexts.label[now]))
+        return states
 
     @abstractmethod
     def batches(self, rows: Doubles, offsets: Integers) -> Iterator[tuple[slice, Any]]:
@@ -112,22 +131,12 @@ class FirstOrder(LabelChains):
         end = None if self.log_end is None else self.log_end * factor
         return FirstOrder(self.log_start * factor, self.log_transition * factor, end, self.beam)
 
-    def potentials(self, rows: Doubles) -> tuple[Doubles, Doubles]:
-        """Return one sentence as a chain: log_unary (T, S) and log_pairwise (S, S)."""
-        log_unary = rows.copy()
-        log_unary[0] += self.log_start
-        if self.log_end is not None:
-            log_unary[-1] += self.log_end
-        return log_unary, self.log_transition
-
     def now(self, rows: Doubles) -> Doubles | None:
         """Return p(state) (S,) after some words, ``None`` before the first."""
         if len(rows) == 0:
             return None
-        log_unary, log_pairwise = FirstOrder(self.log_start, self.log_transition, None).potentials(rows)
-        _, expected = chain.expectations(chain.chain_potentials(log_unary[None], log_pairwise))
-        assert expected.marginals is not None
-        return np.asarray(expected.marginals[0, -1])
+        last: Doubles = replace(self, log_end=None, beam=None).marginals(rows, np.array([0, len(rows)]))[1][-1]
+        return last
 
     @cached_property
     def contexts(self) -> "Contexts":
@@ -135,20 +144,6 @@ class FirstOrder(LabelChains):
         end = np.zeros(self.n_states) if self.log_end is None else np.exp(self.log_end)
         follow = sparse.csr_matrix(np.exp(self.log_transition))
         return Contexts(np.exp(self.log_start), follow, end, np.arange(self.n_states))
-
-    def draw(self, rng: np.random.Generator, max_length: int) -> list[int]:
-        """Return the states of a random sentence."""
-        states: list[int] = []
-        end = 0.0
-        step = np.exp(self.log_start)
-        while len(states) < max_length:
-            state = choose(rng, np.cumsum(np.append(step, end)))
-            if state == len(step):
-                break
-            states.append(state)
-            step = np.exp(self.log_transition[state])
-            end = 0.0 if self.log_end is None else float(np.exp(self.log_end[state]))
-        return states
 
     def transitions(self) -> Doubles:
         """Return p(next state | state) (S, S), without the end."""
@@ -197,11 +192,6 @@ class HigherOrder(LabelChains):
         """Return the chain with all scores multiplied by a factor; they are no probabilities."""
         return HigherOrder(self.log_table * factor, self.beam, self.has_end)
 
-    def potentials(self, rows: Doubles, *, end: bool = True) -> tuple[Doubles, Doubles]:
-        """Return one sentence as a chain of n-grams of states: first the S states, then S + a S + b: b after a."""
-        p = self._sparse(rows[None], np.array([len(rows)]), end=end).dense()
-        return p.log_unary[0], p.log_pairwise[0]
-
     def now(self, rows: Doubles) -> Doubles | None:
         """Return p(n-gram of states) (K,) after some words, ``None`` before the first."""
         if len(rows) == 0:
@@ -221,36 +211,19 @@ class HigherOrder(LabelChains):
         follow = sparse.csr_matrix((weights, s.targets, s.indptr), (K, K))
         return Contexts(start, follow, end * self.has_end, s.emits.astype(np.int64))
 
-    def draw(self, rng: np.random.Generator, max_length: int) -> list[int]:
-        """Return the states of a random sentence."""
-        S = self.n_states
-        states = [S] * self.order
-        while len(states) < max_length + self.order:
-            ahead = np.exp(self.log_table[tuple(states[-self.order :])][: S + self.has_end])
-            state = choose(rng, np.cumsum(ahead))
-            if state == S:
-                break
-            states.append(state)
-        return states[self.order :]
-
     def transitions(self) -> Doubles:
         """Return p(next state | state) (S, S), without the end: the mean over random sentences."""
-        S, p = self.n_states, np.exp(self.log_table)
-        if not self.has_end:
-            p[..., S] = 0
-        context = np.zeros((S + 1,) * self.order)  # expected number of each context at one position
-        context[(S,) * self.order] = 1
-        visits = np.zeros_like(context)  # and at all positions but the first
-        for t in range(MOST_POSITIONS):
-            if t > 0:
-                visits += context
-            context = (context[..., None] * p).sum(axis=0)
-            context[..., S] = 0  # the sentence has ended
-            if context.sum() < 1e-9:
+        contexts, S = self.contexts, self.n_states
+        now, visits = contexts.start, np.zeros(len(contexts.start))  # expected at one position, and at all
+        for _ in range(MOST_POSITIONS):
+            visits += now
+            if now.sum() < 1e-9:
                 break
-        visits += context
-        follow = (visits[..., None] * p)[..., :S].sum(axis=tuple(range(self.order - 1)))[:S]
-        return np.asarray(follow / np.maximum(visits.sum(axis=tuple(range(self.order - 1)))[:S, None], 1e-300))
+            now = contexts.follow.T @ now
+        pairs = sparse.coo_matrix(sparse.diags(visits) @ contexts.follow)
+        label = contexts.label
+        follow = np.bincount(label[pairs.row] * S + label[pairs.col], pairs.data, S * S).reshape(S, S)
+        return np.asarray(follow / np.maximum(np.bincount(label, visits, S)[:, None], 1e-300))
 
     def arrays(self) -> dict[str, NDArray[Any]]:
         """Return the arrays to save."""
@@ -261,26 +234,15 @@ class HigherOrder(LabelChains):
         return SparseTransitions.ngrams(self.n_states, self.order)
 
     @cached_property
-    def _contexts(self) -> Integers:
-        """(k, states): the last k labels of each state, the start symbol before the first."""
-        S, k = self.n_states, self.order
-        contexts = np.full((k, self._transitions.n_states), S)
-        first = 0
-        for seen in range(1, k + 1):
-            codes = np.arange(S**seen)
-            for back in range(seen):
-                contexts[k - 1 - back, first : first + S**seen] = codes // S**back % S
-            first += S**seen
-        return contexts
-
-    @cached_property
     def _scores(self) -> tuple[Doubles, Doubles, Doubles]:
         """Scores of transitions (entries,), first states and ends (states,)."""
-        s, S = self._transitions, self.n_states
-        weights = self.log_table[(*self._contexts[:, s.sources], s.emits[s.targets])]
-        start = np.full(s.n_states, -np.inf)
-        start[:S] = self.log_table[(S,) * self.order][:S]
-        return weights, start, self.log_table[(*self._contexts, S)]
+        S, k = self.n_states, self.order
+        start = np.full(self._transitions.n_states, -np.inf)
+        start[:S] = self.log_table[(S,) * k][:S]
+        # After 1, 2, ... k labels; the start symbol is before them.
+        rows = [self.log_table[(S,) * (k - n) + (slice(S),) * n].reshape(-1, S + 1) for n in range(1, k + 1)]
+        ahead = np.concatenate(rows)
+        return ahead[:, :S].reshape(-1), start, ahead[:, S].copy()
 
     def _sparse(self, log_unary: Doubles, lengths: Integers, *, end: bool = True) -> SparseChain:
         weights, start, ends = self._scores

@@ -108,11 +108,14 @@ class Steering:
     def log_evidence(self) -> float:
         """Return the log-probability that a random sentence satisfies the rule."""
         with np.errstate(divide="ignore"):
-            return float(np.log(self._next(self.chain.contexts.start, 0).sum()))
+            return float(np.log(self._next(*self.chain.contexts.after(-1)[:2], 0).sum()))
 
-    def _next(self, ahead: Doubles, q: int) -> Doubles:
-        """Return the joint probability (K, C) of the next state and symbol, and that the sentence will be accepted."""
-        weights: Doubles = ahead[:, None] * self._by_symbol * self.ahead[self._automaton[0].step[q]].T
+    def _next(self, ahead: NDArray[np.integer], p: Doubles, q: int) -> Doubles:
+        """Return the joint probability (n, C) of the next state, one of n, its symbol, and that a sentence is accepted.
+
+        ``p`` (n,) are the probabilities of the states.
+        """
+        weights: Doubles = p[:, None] * self._by_symbol[ahead] * self.ahead[self._automaton[0].step[q]][:, ahead].T
         return weights
 
     def draw(self, rng: np.random.Generator) -> tuple[list[int], list[int]]:
@@ -122,15 +125,16 @@ class Steering:
         states: list[int] = []
         q, now = 0, -1
         while len(words) < MOST_WORDS:
-            ahead = contexts.start if now < 0 else contexts.follow[[now]].toarray()[0]
-            end = 0.0 if now < 0 else contexts.end[now] * automaton.final[q]
-            weights = self._next(ahead, q)
+            ahead, p, end = contexts.after(now)
+            weights = self._next(ahead, p, q)
+            end *= bool(automaton.final[q])
             if not weights.sum() + end > 0:
                 raise self._impossible()
             chosen = choose(rng, np.cumsum(np.append(weights, end)))
             if chosen == weights.size:
                 break
-            now, c = divmod(chosen, weights.shape[1])
+            at, c = divmod(chosen, weights.shape[1])
+            now = int(ahead[at])
             states.append(int(contexts.label[now]))
             words.append(choose(rng, np.cumsum(self.emission[states[-1]] * (symbol == c))))
             q = int(automaton.step[q, c])
