@@ -16,43 +16,6 @@ Doubles = NDArray[np.float64]
 Integers = NDArray[np.int64]
 
 
-class LexiconEmissions:
-    """Emissions of labeled text: relative frequencies mixed with estimates from suffixes and shapes."""
-
-    def __init__(self, lexicon: Lexicon) -> None:
-        self.lexicon = lexicon
-
-    @property
-    def n_states(self) -> int:
-        """S."""
-        return len(self.lexicon.suffixes.tag_counts)
-
-    @property
-    def words(self) -> list[Token]:
-        """The words of training."""
-        return list(self.lexicon.ids)
-
-    def rows(self, tokens: Sequence[Token], offsets: Integers) -> Doubles:
-        """Return log p(word | state) of each token (n_tokens, S)."""
-        initial = np.zeros(len(tokens), bool)
-        initial[offsets[:-1]] = True
-        words = [token for token in tokens if isinstance(token, str)]
-        if len(words) < len(tokens):
-            odd = next(token for token in tokens if not isinstance(token, str))
-            raise DataError(f"the model was trained on words: tokens must be strings, got {shorten(odd)}.")
-        return self.lexicon.log_emission(words, initial)
-
-    def table(self) -> Doubles:
-        """Return log p(word | state, word is listed) (S, V)."""
-        log_p = self.lexicon.log_emission(list(self.lexicon.ids)).T
-        return log_p - np.logaddexp.reduce(log_p, axis=1, keepdims=True)
-
-    def state(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
-        """Return the saved state: plain data, and arrays."""
-        plain, arrays = self.lexicon.state()
-        return {"lexicon": plain}, arrays
-
-
 class TableEmissions:
     """Emissions by a table (S, V); of unlisted words by their suffixes, or else as ``<unk>`` if that is listed.
 
@@ -97,13 +60,13 @@ class TableEmissions:
         return plain, arrays
 
 
-Emissions = LexiconEmissions | TableEmissions
+Emissions = Lexicon | TableEmissions
 
 
 def emissions_from_state(plain: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> Emissions:
     """Build emissions from their ``state``."""
     if "lexicon" in plain:
-        return LexiconEmissions(Lexicon.from_state(plain["lexicon"], arrays))
+        return Lexicon.from_state(plain, arrays)
     if not all(type(word) is int for word in plain["words"]):
         strings(plain["words"])  # raises if they are something else
     suffixes = None

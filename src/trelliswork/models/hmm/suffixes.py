@@ -22,7 +22,9 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
+from trelliswork.data.files import shorten
 from trelliswork.errors import DataError
+from trelliswork.models.hmm.data import Token
 
 Floats = NDArray[np.float64]
 State = tuple[dict[str, Any], dict[str, NDArray[Any]]]
@@ -111,7 +113,7 @@ class SuffixModel:
 
 
 class Lexicon:
-    r"""Log P(word | tag) of known and unknown words, from the tag counts (n_words, S) of distinct words.
+    r"""Emissions of labeled text, log P(word | tag), from the tag counts (n_words, S) of distinct words.
 
     The suffix of a known word adds w tokens to its counts:
 
@@ -129,8 +131,30 @@ class Lexicon:
         rows = [self._lower.setdefault(word.lower(), len(self._lower)) for word in words]
         self._lower_counts = _added(counts, range(len(rows)), rows)
 
-    def __contains__(self, word: object) -> bool:
-        return word in self.ids
+    @property
+    def n_states(self) -> int:
+        """S."""
+        return len(self.suffixes.tag_counts)
+
+    @property
+    def words(self) -> list[Token]:
+        """The words of training."""
+        return list(self.ids)
+
+    def rows(self, tokens: Sequence[Token], offsets: NDArray[np.int64]) -> Floats:
+        """Return log p(word | state) of each token (n_tokens, S)."""
+        initial = np.zeros(len(tokens), bool)
+        initial[offsets[:-1]] = True
+        words = [token for token in tokens if isinstance(token, str)]
+        if len(words) < len(tokens):
+            odd = next(token for token in tokens if not isinstance(token, str))
+            raise DataError(f"the model was trained on words: tokens must be strings, got {shorten(odd)}.")
+        return self.log_emission(words, initial)
+
+    def table(self) -> Floats:
+        """Return log p(word | state, word is listed) (S, V)."""
+        log_p = self.log_emission(list(self.ids)).T
+        return log_p - np.logaddexp.reduce(log_p, axis=1, keepdims=True)
 
     def log_emission(self, words: Sequence[str], initial: NDArray[np.bool_] | None = None) -> Floats:
         """Return log P(word | tag) (n_tokens, S) of the words of a text; -inf for tags that are (nearly) impossible.
@@ -151,7 +175,8 @@ class Lexicon:
 
     def state(self) -> State:
         """Return the saved state: words and counts, from which the lexicon is rebuilt."""
-        return {"words": list(self.ids)}, {"tag_counts": self.suffixes.tag_counts, **_arrays(self._counts)}
+        arrays = {"tag_counts": self.suffixes.tag_counts, **_arrays(self._counts)}
+        return {"lexicon": True, "words": list(self.ids)}, arrays
 
     @classmethod
     def from_state(cls, plain: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> "Lexicon":

@@ -34,7 +34,7 @@ from trelliswork.models.hmm.data import (
 )
 from trelliswork.models.hmm.decoding import FirstOrder, StateChain, first_order, higher_order, state_beam
 from trelliswork.models.hmm.em import Stepwise, em, parameters_of, restarts
-from trelliswork.models.hmm.emissions import Emissions, LexiconEmissions, TableEmissions
+from trelliswork.models.hmm.emissions import Emissions, TableEmissions
 from trelliswork.models.hmm.objective import shared_counts
 from trelliswork.models.hmm.suffixes import Lexicon, SuffixModel
 from trelliswork.models.hmm.updates import Priors, maximize, random_parameters
@@ -112,7 +112,7 @@ def learn(X: Sentences, y: States | None, model: "HMM", supervision: Supervision
     others = any(not isinstance(token, str) for token in tokens)
     by_suffix = model.unknown == "suffix" and not whole.anywhere(others)
     if known and by_suffix:
-        lexicon = LexiconEmissions(_lexicon([str(token) for token in tokens], labels, len(names)))
+        lexicon = _lexicon([str(token) for token in tokens], labels, len(names))
         return supervision.counted(Learned(names, _counted_chain(labels, offsets, names, model), lexicon, induced))
     listed = _listed(Counter(tokens), n_states, model)
     n_known, names = len(names), Vocabulary([*names, *unnamed_states(names, n_states)])
