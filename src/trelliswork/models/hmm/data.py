@@ -199,15 +199,20 @@ class Sequences:
         return np.asarray(np.minimum.reduceat(self.labels, self.offsets[:-1]) >= 0)
 
     @cached_property
-    def hidden(self) -> "SortedSequences":
-        """The other sequences, longest first also in memory, so that those processed together are neighbors."""
+    def hidden(self) -> "tuple[NDArray[np.int64], Sequences]":
+        """The other sequences, longest first also in memory, so that those processed together are neighbors.
+
+        Their indices, and themselves.
+        """
         which = np.flatnonzero(~self.labeled)
-        return SortedSequences.select(self, which[np.argsort(-np.diff(self.offsets)[which], kind="stable")])
+        which = which[np.argsort(-np.diff(self.offsets)[which], kind="stable")]
+        return which, self.select(which)
 
     def select(self, which: NDArray[np.int64]) -> "Sequences":
-        """Return the sequences ``which`` in that order."""
+        """Return the sequences ``which`` in that order, without labels if none is known."""
         tokens, offsets = chosen_tokens(self.offsets, which)
-        return Sequences(offsets, self.symbols[tokens], None if self.labels is None else self.labels[tokens])
+        labels = None if self.labels is None else self.labels[tokens]
+        return Sequences(offsets, self.symbols[tokens], labels if labels is not None and (labels >= 0).any() else None)
 
     def check(self, n_states: int, n_symbols: int) -> None:
         """Raise an error for symbols or labels that do not match a model."""
@@ -231,7 +236,6 @@ class Counts:
     by_symbol: Doubles  # (V, S): emissions, in the layout in which they are summed
     log_evidence: Doubles  # (N,): log p of symbols and known states of each sequence
     total: float = 0.0  # the sum of the log evidence
-    n_sequences: float = 0.0
     beam: BeamStatistics | None = None  # if there were beams; the log evidence is then a lower bound
 
     @classmethod
@@ -248,22 +252,3 @@ class Counts:
     def events(self) -> dict[str, Doubles]:
         """Return the counts of all events by name: start, transition, end, by_symbol."""
         return {name: getattr(self, name) for name in ("start", "transition", "end", "by_symbol")}
-
-
-@dataclass(frozen=True)
-class SortedSequences:
-    """Some concatenated sequences, ready for the kernels; ``which`` are their indices."""
-
-    which: NDArray[np.int64]
-    offsets: NDArray[np.int64]
-    symbols: NDArray[np.int32]
-    labels: NDArray[np.int32]  # (0,) if none is known
-
-    @classmethod
-    def select(cls, sequences: Sequences, which: NDArray[np.int64]) -> "SortedSequences":
-        """Return the sequences ``which`` in that order."""
-        tokens, offsets = chosen_tokens(sequences.offsets, which)
-        labels = np.empty(0, np.int32) if sequences.labels is None else sequences.labels[tokens].astype(np.int32)
-        if not (labels >= 0).any():
-            labels = np.empty(0, np.int32)
-        return cls(which, offsets, sequences.symbols[tokens], labels)

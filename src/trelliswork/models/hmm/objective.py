@@ -32,7 +32,6 @@ from trelliswork.models.hmm.data import (
     Floats,
     HMMParameters,
     Sequences,
-    SortedSequences,
     chosen_tokens,
     chunks,
 )
@@ -74,7 +73,7 @@ def expected_counts(
         _add_exact(parameters, sequences, kind, counts)
     else:
         _add_within_beams(parameters, sequences, kind, beam, counts)
-    counts.total, counts.n_sequences = float(counts.log_evidence.sum()), float(sequences.n_sequences)
+    counts.total = float(counts.log_evidence.sum())
     return counts
 
 
@@ -83,11 +82,10 @@ def shared_counts(
 ) -> Counts:
     """Return the expected counts of the whole text; only the log evidence is that of these sequences."""
     counts = expected_counts(parameters, sequences, dtype=dtype, beam=beam)
-    totals = np.array([counts.total, counts.n_sequences])
-    counts.start, counts.transition, counts.end, totals = whole.summed(
-        counts.start, counts.transition, counts.end, totals
+    counts.start, counts.transition, counts.end, total = whole.summed(
+        counts.start, counts.transition, counts.end, np.array([counts.total])
     )
-    counts.total, counts.n_sequences = totals.tolist()
+    counts.total = float(total[0])
     (counts.by_symbol,) = whole.summed(counts.by_symbol)
     if beam is not None:
         parts = whole.of_parts(None if counts.beam is None else asdict(counts.beam))
@@ -97,12 +95,12 @@ def shared_counts(
 
 def _add_exact(parameters: HMMParameters, sequences: Sequences, dtype: np.dtype, counts: Counts) -> None:
     """Add the counts of the sequences with unknown states, in higher precision or log space where they underflow."""
-    left = sequences.hidden
+    which, left = sequences.hidden
     for precision in sorted({dtype, np.dtype(np.float64)}, key=lambda d: d.itemsize):
-        if len(left.which):
-            safe = _scaled(_Tables(parameters, precision), left, counts)
-            left = left if not safe.any() else SortedSequences.select(sequences, left.which[~safe])
-    for s in left.which.tolist():
+        if len(which):
+            safe = _scaled(_Tables(parameters, precision), which, left, counts)
+            which, left = which[~safe], left if not safe.any() else left.select(np.flatnonzero(~safe))
+    for s in which.tolist():
         _add_alone(parameters, sequences, s, counts)
     impossible = np.flatnonzero(counts.log_evidence == -np.inf)
     if impossible.size:
@@ -186,20 +184,19 @@ class _Tables:
         table[whole:n], log_table[whole:] = self._rows(log_emission[:, whole:].T, step)
         return table, log_table
 
-    def observed(self, data: SortedSequences) -> Observed:
-        """Return the sequences as the kernels take them; symbols are rows of the emission table."""
-        return Observed(data.offsets, data.symbols, data.labels, np.ones(len(data.which), self.dtype))
 
+def _scaled(tables: _Tables, which: NDArray[np.int64], data: Sequences, counts: Counts) -> NDArray[np.bool_]:
+    """Add the counts of all sequences that are safe in this precision; return which are (M,).
 
-def _scaled(tables: _Tables, data: SortedSequences, counts: Counts) -> NDArray[np.bool_]:
-    """Add the counts of all sequences that are safe in this precision; return which are (M,)."""
-    lengths = np.diff(data.offsets)
-    log_evidence, safe = np.zeros(len(lengths)), np.ones(len(lengths), bool)
-    observed = tables.observed(data)
+    ``data`` are the sequences with the indices ``which``, longest first.
+    """
+    n, labels = len(which), np.empty(0, np.int32) if data.labels is None else data.labels
+    log_evidence, safe = np.zeros(n), np.ones(n, bool)
+    observed = Observed(data.offsets, data.symbols, labels, np.ones(n, tables.dtype))
     for a, b in chunks(data.offsets, CHUNK_BYTES // (tables.row_width * tables.dtype.itemsize)):
         _add_range(tables, observed, (a, b), log_evidence, safe, counts)
     log_evidence += tables.log_ends
-    counts.log_evidence[data.which] = log_evidence
+    counts.log_evidence[which] = log_evidence
     return safe
 
 
@@ -294,7 +291,8 @@ def _count_labeled(parameters: HMMParameters, sequences: Sequences, counts: Coun
     """Add plain counts of the sequences whose states are all known, and their joint log-probability."""
     p, S, V = parameters, parameters.n_states, parameters.n_symbols
     which = np.flatnonzero(sequences.labeled)
-    own = SortedSequences.select(sequences, which)
+    own = sequences.select(which)
+    assert own.labels is not None
     y, x = own.labels.astype(np.int64), own.symbols
     first, last = own.offsets[:-1], own.offsets[1:] - 1
     inner = np.ones(len(y), bool)
@@ -316,7 +314,7 @@ def _add_within_beams(
     parameters: HMMParameters, sequences: Sequences, dtype: np.dtype, beam: Beam, counts: Counts
 ) -> None:
     """Add the counts of the sequences with unknown states within beams."""
-    order, lengths = sequences.hidden.which, np.diff(sequences.offsets)  # longest first
+    order, lengths = sequences.hidden[0], np.diff(sequences.offsets)  # longest first
     counts.beam = joined(
         [
             _add_batch(parameters, sequences, order[first:last], dtype, beam, counts)
