@@ -13,7 +13,6 @@ from trelliswork import evaluate
 from trelliswork.data.conllu import read_dependencies
 from trelliswork.learning.report import Step
 from trelliswork.models import DependencyParser
-from trelliswork.models.parser.data import pairs
 from trelliswork.models.parser.training import FIRST, SECOND
 
 NOTE = "UD English EWT, gold tags, punctuation counted; the paper gives no figure for this treebank"
@@ -35,14 +34,14 @@ def bp_parsing(
     """
     train, test = (read_dependencies(_file(folder, part)) for part in ("train", "test"))
     n = n_sentences or None
-    X, heads, labels = _sentences(train[0])[:n], train[1][:n], train[2][:n]
+    X, y = _sentences(train[0])[:n], train[1][:n]
     table = Table(
         "UD English EWT, gold tags, punctuation counted: test part",
         ["order", "UAS", "LAS", "root", "exact", "calibration error", "train s", "sentences/s"],
         axes=("epoch", "loss a word"),
     )
     found: list[float] = []  # UAS
-    n_words, unseen = sum(map(len, heads)), _sentences(test[0])
+    n_words, unseen = sum(map(len, y)), _sentences(test[0])
     for order in orders:
         curve = Curve(f"order {order}")
 
@@ -52,10 +51,10 @@ def bp_parsing(
                 curve.add(step.iteration, step.value / n_words)
 
         parser = DependencyParser(order, seed=seed, **settings)
-        _, trained = timed(partial(parser.fit, X, pairs(heads, labels), callback=tell))
+        _, trained = timed(partial(parser.fit, X, y, callback=tell))
         parser.predict(unseen[:1])
         speed = len(unseen) / timed(parser.predict, unseen)[1]
-        report = evaluate(parser, unseen, pairs(*test[1:]))
+        report = evaluate(parser, unseen, test[1])
         assert report.las is not None
         figures = [100 * report.uas, 100 * report.las, 100 * report.root_accuracy, 100 * report.exact]
         table.rows.append([order, *figures, report.calibration_error, trained, speed])

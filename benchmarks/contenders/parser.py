@@ -15,11 +15,10 @@ from benchmarks.declarations import Params, Task
 def read_ewt(split: str) -> tuple[list[list[tuple[str, ...]]], Any]:
     """Return words with UPOS and XPOS tags, and pairs of head and label."""
     from trelliswork.data.conllu import read_dependencies
-    from trelliswork.models.parser.data import pairs
 
-    corpus, heads, labels = read_dependencies(data_folder() / "ud-en-ewt" / f"en_ewt-ud-{split}.conllu")
+    corpus, y = read_dependencies(data_folder() / "ud-en-ewt" / f"en_ewt-ud-{split}.conllu")
     columns = [corpus.sentences(k) for k in range(3)]
-    return [list(zip(*rows, strict=True)) for rows in zip(*columns, strict=True)], pairs(heads, labels)
+    return [list(zip(*rows, strict=True)) for rows in zip(*columns, strict=True)], y
 
 
 def trelliswork(params: Params) -> Task:

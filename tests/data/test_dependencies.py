@@ -15,10 +15,9 @@ def test_heads_labels_and_empty_columns(tmp_path):
     file.write_text(
         "# text\n1-2\tw\t_\t_\t_\t_\t_\t_\t_\t_\n" + row(1, "2") + row(2, "0", "root") + "\n" + row(1, "_", "_")
     )
-    corpus, heads, labels = read_dependencies(file)
+    corpus, y = read_dependencies(file)
     assert corpus.sentences(2) == [["NN", "NN"], ["NN"]]
-    assert heads == [[2, 0], [None]]
-    assert labels == [["x", "root"], [None]]
+    assert y == [[(2, "x"), (0, "root")], [(None, None)]]
     assert corpus.raw is not None
 
 

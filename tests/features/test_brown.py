@@ -170,7 +170,7 @@ def test_fit_save_and_load(tmp_path):
     assert other == ""
     fitted.save(tmp_path / "clusters.txt")
     assert f"{cat}\tcat\t2\n" in (tmp_path / "clusters.txt").read_text()
-    assert BrownClusters.load(tmp_path / "clusters.txt") == fitted
+    assert BrownClusters.read(tmp_path / "clusters.txt") == fitted
 
 
 def test_default_number_of_clusters():
@@ -183,16 +183,16 @@ def test_default_number_of_clusters():
 def test_files_of_other_programs(tmp_path):
     path = tmp_path / "paths"
     path.write_text("0\tthe\n10\tdog\n11\t1\n")
-    assert BrownClusters.load(path).paths_ == {"the": "0", "dog": "10", "1": "11"}
+    assert BrownClusters.read(path).paths_ == {"the": "0", "dog": "10", "1": "11"}
     path.write_text("0 the 2\n10 dog 1\n")
-    assert BrownClusters.load(path).counts_ == {"the": 2, "dog": 1}
+    assert BrownClusters.read(path).counts_ == {"the": 2, "dog": 1}
 
 
 @pytest.mark.parametrize("content", ["", "the\n", "0\tthe\tmany\n", "x\tthe\t3\n", "the\t1\na\tb\n"])
 def test_damaged_files(tmp_path, content):
     (tmp_path / "paths").write_text(content)
     with pytest.raises(DataError, match="paths"):
-        BrownClusters.load(tmp_path / "paths")
+        BrownClusters.read(tmp_path / "paths")
 
 
 def test_errors():
@@ -207,11 +207,11 @@ def test_command(tmp_path):
     done = run("cluster", tmp_path / "text.txt", "--n-clusters", 3, "--out", tmp_path / "out.txt", "--json")
     assert done.returncode == 0, done.stderr
     assert '"words": 6' in done.stdout
-    assert BrownClusters.load(tmp_path / "out.txt") == BrownClusters(3).fit(SENTENCES)
+    assert BrownClusters.read(tmp_path / "out.txt") == BrownClusters(3).fit(SENTENCES)
     (tmp_path / "raw.txt").write_text("The cat doesn't\nsleep. It's (not) 3,000 km!\n\nHe said: 'Go.' Yes")
     done = run("cluster", tmp_path / "raw.txt", "--tokenize", "--n-clusters", 3, "--out", tmp_path / "raw-out.txt")
     assert done.returncode == 0, done.stderr
-    assert "n't" in BrownClusters.load(tmp_path / "raw-out.txt").paths_
+    assert "n't" in BrownClusters.read(tmp_path / "raw-out.txt").paths_
     assert run("cluster", tmp_path / "none.txt", "--out", tmp_path / "o").returncode == 1
     assert run("cluster", tmp_path / "text.txt", "--out", tmp_path).returncode == 1
 

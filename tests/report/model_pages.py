@@ -69,11 +69,10 @@ def _pages(kind: str) -> list[Page]:
         model = FactorialCRF(max_iter=2).fit(text, y)
         return [training_page(model, outcome, sample=Sample("development", labeled.X, gold))]
     if kind == "parser":
-        heads, relations = [list(s.heads) for s in DEV], [list(s.relations) for s in DEV]
-        sample = Sample("development", tagged(DEV), heads, relations)
+        sample = Sample("development", tagged(DEV), trees(DEV))
         model = DependencyParser(1, hash_bits=14, max_iter=2)
-        model.fit(tagged(TRAIN), trees(TRAIN), dev=(sample.X, trees(DEV)))
-        report = evaluate(model, sample.X, trees(DEV))
+        model.fit(tagged(TRAIN), trees(TRAIN), dev=(sample.X, sample.gold))
+        report = evaluate(model, sample.X, sample.gold)
         return [training_page(model, outcome, sample=sample),
                 evaluation_page(model, report, file="test", sample=sample)]  # fmt: skip
     if kind == "pcfg":

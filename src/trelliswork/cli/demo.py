@@ -111,10 +111,9 @@ def demo(
     page.section("The posterior of a sentence", pictures[0], note=note)
     page.section("The same posterior, given evidence", pictures[1], note=story)
     page.section("Fill the blank", bars(filled.value[0], title=line, headers=("word", "p(word | all others)")))
-    arcs = [[head for head, _ in tree] for tree in _trees(test)[1]]
     for name, fitted, sample in (
         ("tagger", tagger, Sample("test", words, tags)),
-        ("parser", parser, Sample("test", _trees(test)[0], arcs, [list(s.relations) for s in test])),
+        ("parser", parser, Sample("test", *_trees(test))),
     ):
         page.section(f"Learning curves of the {name}", side_by_side(*learning_curves(fitted)))
         page.extend([(f"{title} ({name})", note, blocks) for title, note, blocks in model_sections(fitted, sample)])

@@ -60,7 +60,7 @@ def report_training(
 
 
 def report_evaluation(
-    path: str | None, model: Any, report: Any, file: str, name: str, X: Any, gold: Any = None, labels: Any = None
+    path: str | None, model: Any, report: Any, file: str, name: str, X: Any, gold: Any = None
 ) -> dict[str, str]:
     """Write the page of an evaluation if ``path`` is given; return its entry of the JSON output.
 
@@ -71,14 +71,14 @@ def report_evaluation(
         return {}
     from trelliswork.report import Sample, evaluation_page
 
-    sample = Sample("test", X, gold, labels)
+    sample = Sample("test", X, gold)
     evaluation_page(model, report, file=file, name=name, sample=sample, command=typed()).write(path)
     print(f"report in {path}", file=sys.stderr)
     return {"report": path}
 
 
 def part(development: Any, training: Any) -> "Sample":
-    """Return the development part, (X,), (X, gold) or (X, gold, labels), or without one the training part X."""
+    """Return the development part, (X,) or (X, gold), or without one the training part X."""
     from trelliswork.report import Sample
 
     return Sample("training", training) if development is None else Sample("development", *development)

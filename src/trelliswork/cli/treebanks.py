@@ -13,6 +13,7 @@ from trelliswork.errors import DataError
 
 if TYPE_CHECKING:
     from trelliswork.data import Corpus, Tree
+    from trelliswork.data.conllu import Arcs
     from trelliswork.data.files import Excerpt
     from trelliswork.models import PCFG, DependencyParser
 
@@ -42,10 +43,8 @@ def check_tags(corpus: "Corpus", columns: list[str], file: str) -> None:
         )
 
 
-def read_treebank(
-    source: Inputs, columns: list[str]
-) -> "tuple[Corpus, list[list[int | None]], list[list[str | None]]]":
-    """Return columns, heads and labels of CoNLL-U files, or of a part of the bundled corpus."""
+def read_treebank(source: Inputs, columns: list[str]) -> "tuple[Corpus, Arcs]":
+    """Return columns, and heads with labels, of CoNLL-U files or of a part of the bundled corpus."""
     from trelliswork.data import Corpus
     from trelliswork.data.conllu import read_dependencies
 
@@ -53,8 +52,7 @@ def read_treebank(
     parts = source.parts(partial(read_dependencies, columns=columns), layout, lambda treebank: treebank[0])
     if source.is_one():
         return parts[0]
-    corpus = Corpus.joined([read for read, _, _ in parts], len(columns), source.name)
-    return corpus, [row for _, rows, _ in parts for row in rows], [row for _, _, rows in parts for row in rows]
+    return Corpus.joined([X for X, _ in parts], len(columns), source.name), [row for _, y in parts for row in y]
 
 
 def holds_trees(source: Inputs) -> bool:

@@ -20,6 +20,7 @@ from trelliswork.data.files import (
 )
 from trelliswork.errors import DataError, ShapeError, ValueRangeError
 
+Arcs = list[list[tuple[int | None, str | None]]]
 COLUMNS = ("id", "form", "lemma", "upos", "xpos", "feats", "head", "deprel", "deps", "misc")
 _RANGE = re.compile(r"([1-9][0-9]{0,17})-([1-9][0-9]{0,17})")
 _DECIMAL = re.compile(r"(0|[1-9][0-9]{0,17})\.([1-9][0-9]{0,17})")
@@ -141,8 +142,8 @@ def _index(name: str) -> int:
 
 def read_dependencies(
     path: Readable, *, columns: Sequence[str] = ("form", "upos", "xpos"), allow_empty: bool = False
-) -> tuple[Corpus, list[list[int | None]], list[list[str | None]]]:
-    """Read words with their heads and arc labels.
+) -> tuple[Corpus, Arcs]:
+    """Read words with their heads and the labels of arcs, as `DependencyParser.fit` takes them.
 
     Parameters
     ----------
@@ -150,12 +151,10 @@ def read_dependencies(
 
     Returns
     -------
-    corpus : Corpus
+    X : Corpus
         The requested columns, with lines.
-    heads : list of lists
-        The head of each word, 0 for the root; None where the column is empty (``_``).
-    labels : list of lists
-        The label of each arc; None where empty.
+    y : list of lists of (head, label)
+        The head of each word, 0 for the root, and the label of its arc; None where a column is empty (``_``).
 
     Raises
     ------
@@ -166,7 +165,7 @@ def read_dependencies(
     read = read_conllu(path, columns=(*columns, "head", "deprel"), keep_lines=True, allow_empty=allow_empty)
     corpus, heads = replace(read, columns=read.columns[:-2]), _heads(read, len(columns))
     labels = [[None if label == "_" else label for label in row] for row in read.sentences(len(columns) + 1)]
-    return corpus, heads, labels
+    return corpus, [list(zip(*rows, strict=True)) for rows in zip(heads, labels, strict=True)]
 
 
 def _heads(read: Corpus, column: int) -> list[list[int | None]]:

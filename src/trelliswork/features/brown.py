@@ -313,7 +313,7 @@ class BrownClusters:
                 file.write(f"{paths[word]}\t{word}\t{counts[word]}\n")
 
     @classmethod
-    def load(cls, path: str | Path) -> Self:
+    def read(cls, path: str | Path) -> Self:
         """Read a file written by ``save`` or another program.
 
         Lines have a bit string, a word and perhaps its count, as those of Liang's program.
@@ -351,4 +351,4 @@ class BrownClusters:
 
     def _check_fitted(self) -> None:
         if not hasattr(self, "paths_"):
-            raise NotFittedError("this BrownClusters has no clusters yet: call fit, or load a file.")
+            raise NotFittedError("this BrownClusters has no clusters yet: call fit, or read a file.")

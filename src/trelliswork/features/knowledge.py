@@ -46,7 +46,7 @@ class Knowledge:
     ) -> "Knowledge":
         """Return knowledge from objects or files; several files of a lexicon are separated by commas."""
         if isinstance(clusters, str | Path):
-            clusters = BrownClusters.load(clusters)
+            clusters = BrownClusters.read(clusters)
         if isinstance(vectors, str | Path):
             vectors = WordVectors.read(vectors)
         if isinstance(lexicon, str | Path):

@@ -1,6 +1,6 @@
 """Sections about parsers: a tree with its probabilities, and comparisons with gold trees."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from trelliswork.answers import Want, ask
@@ -8,7 +8,6 @@ from trelliswork.data import Corpus
 from trelliswork.evaluation import evaluate
 from trelliswork.metrics.brackets import BracketReport
 from trelliswork.metrics.dependencies import ParseReport
-from trelliswork.models.parser.data import pairs
 from trelliswork.report.charts import calibration
 from trelliswork.report.page import Section, percent, side_by_side
 from trelliswork.report.samples import READABLE, SEARCHED, Sample, example
@@ -31,10 +30,10 @@ def _dependencies(parser: Any, sample: Sample) -> list[Section]:
     answers = ask(parser, some.X, Want(marginals=True))
     n = example([answer.probabilities for answer in answers])
     heads, labels = (list(column) for column in zip(*answers[n].value, strict=True))
-    gold = None if some.gold is None or None in some.gold[n] else some.gold[n]
+    gold = None if some.gold is None else _heads(some.gold[n])
     one = some.take([n])
-    tags = parser.tag(one.X)
-    picture = dependency_tree(one.words()[0], heads, labels, answers[n].probabilities, gold, tags[0] if tags else None)
+    tags = next(iter(parser.tag(one.X)), None)
+    picture = dependency_tree(one.words()[0], heads, labels, answers[n].probabilities, gold, tags)
     return [("A tree and its arcs", example_note(sample, some), [picture])]
 
 
@@ -57,10 +56,17 @@ def _constituents(grammar: Any, sample: Sample) -> list[Section]:
 def compared_sections(parser: Any, sample: Sample) -> list[Section]:
     """Return the results of a dependency parser on sentences with complete gold trees."""
     some = _input(parser, sample.full())
-    if some.gold is None or not len(some) or any(None in heads for heads in some.gold):
+    heads = [_heads(row) for row in some.gold or ()]
+    if not heads or None in heads:
         return []
-    labels = None if some.labels is None or any(None in row for row in some.labels) else some.labels
-    return dependency_sections(evaluate(parser, some.X, pairs(some.gold, labels)), sample.part)
+    labeled = all(isinstance(word, tuple) and word[1] is not None for row in some.gold for word in row)
+    return dependency_sections(evaluate(parser, some.X, some.gold if labeled else heads), sample.part)
+
+
+def _heads(gold: Sequence[Any]) -> list[int] | None:
+    """Return the heads of a gold tree of heads, or of pairs of head and label; ``None`` if one is unknown."""
+    heads = [word[0] if isinstance(word, tuple) else word for word in gold]
+    return None if None in heads else heads
 
 
 def dependency_sections(report: ParseReport, part: str = "test") -> list[Section]:
@@ -125,4 +131,4 @@ def _input(parser: Any, sample: Sample) -> Sample:
     """Return sentences with words alone if the parser has a tagger."""
     if parser.tagger is None or not isinstance(sample.X, Corpus):
         return sample
-    return Sample(sample.part, Corpus(sample.X.columns[:1], sample.X.offsets), sample.gold, sample.labels)
+    return Sample(sample.part, Corpus(sample.X.columns[:1], sample.X.offsets), sample.gold)

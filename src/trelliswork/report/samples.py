@@ -26,15 +26,12 @@ class Sample:
     X : Corpus, AttributeCorpus or list of sentences
         Input of the model's ``predict``.
     gold : optional
-        Gold answers: labels of tokens (a dict by layer for several layers), heads, or trees.
-    labels : list of lists of str, optional
-        Labels of arcs, if ``gold`` are heads.
+        Gold answers, as ``evaluate`` takes them.
     """
 
     part: str
     X: Any
     gold: Any = None
-    labels: Any = None
 
     def __len__(self) -> int:
         return len(self.X)
@@ -45,7 +42,7 @@ class Sample:
 
     def take(self, places: Sequence[int]) -> "Sample":
         """Return the sentences at some positions."""
-        return Sample(self.part, take(self.X, places), _pick(self.gold, places), _pick(self.labels, places))
+        return Sample(self.part, take(self.X, places), _pick(self.gold, places))
 
     def full(self) -> "Sample":
         """Return the sentences that have tokens."""

@@ -41,14 +41,13 @@ def parser(
     plain text. The model is a directory for parse, evaluate, inspect and explore.
     """
     from trelliswork.learning.distributed import one_process
-    from trelliswork.models.parser.data import pairs
 
     one_process("a parser")
     names = [*COLUMNS, "feats"] if columns is None else _columns(columns)
     if "patience" in job.given and job.dev is None:
         raise typer.BadParameter("--patience refers to development data: give --dev too.")
     source = job.inputs(train)
-    corpus, heads, labels = _read(source, names)
+    corpus, trees = _read(source, names)
     of_name, empty = dict(zip(names, corpus.columns, strict=True)), empty_tags(corpus, names)
     if columns is None:  # the second kind of tags is one of two
         left_out = "xpos" if "xpos" in empty and "feats" not in empty else "feats"
@@ -58,13 +57,12 @@ def parser(
     held_out = job.read_dev(_read, names)
     if held_out is not None and model.tagger is None:  # with a tagger the tags of development data are ignored
         check_tags(held_out[0], names, str(job.dev))
-    dev = None if held_out is None else (held_out[0], pairs(*held_out[1:]))
     total = model.max_iter * model.order
-    if any(name is not None for row in labels for name in row):
+    if any(label is not None for row in trees for _, label in row):
         total += model.max_iter + 1
     n_sentences, n_tokens = totals(len(corpus), corpus.n_tokens)
     with naming_lines(source, corpus):
-        job.fit(model, corpus, pairs(heads, labels), n_tokens=n_tokens, total=total, dev=dev)
+        job.fit(model, corpus, trees, n_tokens=n_tokens, total=total, dev=held_out)
     model.input_ = {"columns": names}
     job.sample = partial(part, held_out, corpus)
     return {
@@ -91,10 +89,10 @@ def _columns(text: str) -> list[str]:
 
 def _read(source: Inputs, columns: list[str]) -> Any:
     """Read a treebank; without any head it is an error."""
-    corpus, heads, labels = read_treebank(source, columns)
-    if not any(head is not None for row in heads for head in row):
+    corpus, trees = read_treebank(source, columns)
+    if not any(head is not None for row in trees for head, _ in row):
         raise DataError(f"{source}: no word has a head: a parser learns from trees, complete or in part.")
-    return corpus, heads, labels
+    return corpus, trees
 
 
 def _without_empty(columns: list[str], empty: list[str], source: str) -> list[str]:

@@ -82,13 +82,12 @@ def read_answers(
         return tokens_of(trees, **reading), trees
     if issubclass(task, TreeParser):
         from trelliswork.cli.treebanks import check_tags, columns_of, read_treebank
-        from trelliswork.models.parser.data import pairs
 
         columns = columns_of(model)
-        corpus, heads, labels = read_treebank(source, columns)
+        corpus, arcs = read_treebank(source, columns)
         if model.tagger is None:
             check_tags(corpus, columns, source.name)
-        return corpus, pairs(heads, labels)
+        return corpus, arcs
     layers = model.layers if isinstance(model, LayeredTagger) else ()
     layout = evaluation_layout(Layout.of(model), source, format, label, layers)
     return read_labeled(source, layout, how, layers)

@@ -166,7 +166,7 @@ def _parser(parser: Any, corpus: Any, trees: list[Any], source: Inputs, decode: 
         if known:
             _check_complete("label", labels, "but other words have one: add it, or remove all labels.")
         report = evaluate(parser, corpus, trees if known else heads, decoding=decode)
-    return Judged(report, (corpus, heads, labels), report.to_dict(), report.summary())
+    return Judged(report, (corpus, trees), report.to_dict(), report.summary())
 
 
 def _check_complete(what: str, rows: list[list[Any]], advice: str) -> None:

@@ -155,7 +155,8 @@ def _dependencies(
             return corpus, None
         known: Any = None
         if use_heads:
-            corpus, known, _ = read_dependencies(part, columns=selected, allow_empty=may_be_empty)
+            corpus, trees = read_dependencies(part, columns=selected, allow_empty=may_be_empty)
+            known = [[head for head, _ in row] for row in trees]
         else:
             corpus = read_conllu(part, columns=selected, keep_lines=True, allow_empty=may_be_empty)
         if parser.tagger is None and not part.notes.get("tagged"):

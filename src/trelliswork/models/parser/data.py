@@ -195,10 +195,3 @@ def read_development(X: Sentences, y: Arcs) -> tuple[Columns, Gold]:
     if (gold.heads < 0).all():
         raise ValueRangeError("y of dev must have at least one head to compare with, got None for all words.")
     return columns, gold
-
-
-def pairs(heads: Sequence[Sequence[Head]], labels: Sequence[Sequence[str | None]] | None) -> Arcs:
-    """Return ``y`` from separate heads and labels; without labels the heads."""
-    if labels is None:
-        return heads
-    return [list(zip(*rows, strict=True)) for rows in zip(heads, labels, strict=True)]

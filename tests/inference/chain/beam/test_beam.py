@@ -187,7 +187,7 @@ def test_choice_of_beams_matches_reference(text, shape, dtype):
         assert_array_equal(member[b], inside)
         rtol = 1e-10 if dtype == np.float64 else 1e-5
         assert_allclose(found.kept[found.offsets[b] : found.offsets[b + 1]], kept, rtol=rtol)
-        if beam.kind == "kl":
+        if beam.by == "kl":
             assert (-np.log(kept) <= beam.eps).all()
 
 
@@ -330,7 +330,7 @@ def test_sparse_transitions_equal_dense_ones(size, seed, text):
     assert_allclose(found.counts, want.counts[s.sources, s.targets], atol=1e-11 * size)
     paths, best = viterbi(sparse, beam), viterbi(dense, beam)
     assert_allclose(paths.scores, best.scores, rtol=1e-12, atol=1e-9)
-    if beam.kind == "kl" and beam.eps == 0:
+    if beam.by == "kl" and beam.eps == 0:
         assert_allclose(paths.scores, chain.viterbi(dense)[1], rtol=1e-12, atol=1e-9)
 
 

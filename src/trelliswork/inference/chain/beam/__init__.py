@@ -33,7 +33,7 @@ class Beam:
 
     Attributes
     ----------
-    kind : {"kl", "size", "threshold"}
+    by : {"kl", "size", "threshold"}
         The smallest set with a divergence of at most ``eps`` and at least ``min_size`` states; the best ``size``
         states; the states whose logarithm is within ``threshold`` of the best, and at least ``min_size``.
     eps : float or "auto"
@@ -48,12 +48,12 @@ class Beam:
     Examples
     --------
     >>> Beam.parse("kl=0.001,min=4")
-    Beam(kind='kl', eps=0.001, min_size=4, size=20, threshold=6.9, refine=False)
+    Beam(by='kl', eps=0.001, min_size=4, size=20, threshold=6.9, refine=False)
     >>> str(Beam("size", size=30))
     'size=30'
     """
 
-    kind: Literal["kl", "size", "threshold"] = "kl"
+    by: Literal["kl", "size", "threshold"] = "kl"
     eps: float | Literal["auto"] = AUTO_EPS
     min_size: int = 10
     size: int = 20
@@ -61,8 +61,8 @@ class Beam:
     refine: bool = False
 
     def __post_init__(self) -> None:
-        if self.kind not in ("kl", "size", "threshold"):
-            raise ValueRangeError(f"kind of a beam must be 'kl', 'size' or 'threshold', got {self.kind!r}.")
+        if self.by not in ("kl", "size", "threshold"):
+            raise ValueRangeError(f"by of a beam must be 'kl', 'size' or 'threshold', got {self.by!r}.")
         check_count("size of a beam", self.size)
         check_count("min_size of a beam", self.min_size)
         for name, value in (("eps", self.eps), ("threshold", self.threshold)):
@@ -85,9 +85,9 @@ class Beam:
             if bool(equals) == (key == "refine"):
                 raise ValueRangeError(f"beam {text!r}: {part.strip()!r} cannot be read: {expected}.")
             if name in ("kl", "size", "threshold"):
-                if "kind" in options:
-                    raise ValueRangeError(f"beam {text!r} has two kinds: {expected}.")
-                options["kind"] = name
+                if "by" in options:
+                    raise ValueRangeError(f"beam {text!r} has two of them: {expected}.")
+                options["by"] = name
             try:
                 if key == "refine":
                     options[key] = True
@@ -97,7 +97,7 @@ class Beam:
                     options[key] = value if value == "auto" else float(value)
             except ValueError:
                 raise ValueRangeError(f"beam {text!r}: {value!r} is not a number: {expected}.") from None
-        if "kind" not in options or (options["kind"] == "size" and "min_size" in options):
+        if "by" not in options or (options["by"] == "size" and "min_size" in options):
             raise ValueRangeError(f"beam {text!r} cannot be read: {expected}.")
         return cls(**options)
 
@@ -106,15 +106,15 @@ class Beam:
             "kl": f"kl={self.eps},min={self.min_size}",
             "size": f"size={self.size}",
             "threshold": f"threshold={self.threshold},min={self.min_size}",
-        }[self.kind]
+        }[self.by]
         return text + (",refine" if self.refine else "")
 
     @property
     def rule(self) -> Rule:
         """The rule as the kernels take it."""
-        if self.kind == "size":
+        if self.by == "size":
             return Rule(self.size, 0.0, 2.0)
-        if self.kind == "threshold":
+        if self.by == "threshold":
             # A ratio of exp(-70) is zero in single precision: keep all states.
             return Rule(self.min_size, 0.0, math.exp(-self.threshold)) if self.threshold < 70 else FULL
         return Rule(self.min_size, math.exp(-(AUTO_EPS if self.eps == "auto" else self.eps)), 2.0)
@@ -122,9 +122,9 @@ class Beam:
     def tighter(self, factor: float = 10.0) -> "Beam":
         """Return a beam that loses less: eps / factor, twice the size, or threshold + log(factor)."""
         eps = AUTO_EPS if self.eps == "auto" else self.eps
-        if self.kind == "kl":
+        if self.by == "kl":
             return replace(self, eps=eps / factor)
-        if self.kind == "size":
+        if self.by == "size":
             return replace(self, size=2 * self.size)
         return replace(self, threshold=self.threshold + math.log(factor))
 
@@ -135,7 +135,7 @@ EXACT = Beam("kl", eps=0.0)
 def chosen_beam(beam: "Beam | str | None", n_states: int, *, shared: bool = True) -> Beam | None:
     """Return the beam that a user's argument describes; ``None`` is exact inference.
 
-    A string is parsed; "auto" is a beam of kind "kl" where it is faster than exact inference, which is fastest if
+    A string is parsed; "auto" is a beam by "kl" where it is faster than exact inference, which is fastest if
     transitions are ``shared``: dense and the same at all positions.
     """
     if beam is None or isinstance(beam, Beam):

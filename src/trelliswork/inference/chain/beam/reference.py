@@ -29,12 +29,12 @@ def keep(masses: Array, beam: Beam) -> Mask:
     """Return the states (S,) that a beam keeps by their masses (S,), by a full sort; impossible states are left out."""
     order = np.argsort(-masses, kind="stable")
     n = beam.size
-    if beam.kind == "kl":
+    if beam.by == "kl":
         eps = AUTO_EPS if beam.eps == "auto" else beam.eps
         n = int(np.searchsorted(np.cumsum(masses[order]), np.exp(-eps) * masses.sum())) + 1  # (2), (3)
-    elif beam.kind == "threshold":
+    elif beam.by == "threshold":
         n = int((masses >= masses.max() * np.exp(-beam.threshold)).sum())
-    if beam.kind != "size":
+    if beam.by != "size":
         n = max(beam.min_size, n)
     chosen = np.zeros(len(masses), bool)
     chosen[order[:n]] = True

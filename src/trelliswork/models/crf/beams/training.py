@@ -45,7 +45,7 @@ class BeamSearch:
 
     def __init__(self, objective: BeamObjective, after: After) -> None:
         self.objective, self._after = objective, after
-        self.auto = objective.beam.kind == "kl" and objective.beam.eps == "auto"
+        self.auto = objective.beam.by == "kl" and objective.beam.eps == "auto"
         if self.auto:
             objective.beam = replace(objective.beam, eps=Beam().eps)
         self.sampled = 0
