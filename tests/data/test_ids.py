@@ -12,7 +12,7 @@ from trelliswork.data import ids as ids_module
 from trelliswork.data.files import fields_of
 from trelliswork.data.ids import files_of, read_ids, read_sentences, stream_ids
 from trelliswork.data.vocabulary import UNKNOWN, word_shape
-from trelliswork.errors import DataError, ValueRangeError
+from trelliswork.errors import DataError, ShapeError, ValueRangeError
 
 TEXT = [["the", "dog", "saw", "the", "cat"], ["the", "Dog"], ["cats"]]
 
@@ -34,7 +34,7 @@ def test_all_sources_give_the_same_ids(files):
     assert expected.vocabulary.items == ["the", "dog", "saw", "cat", "Dog", "cats"]
     assert expected.ids.tolist() == [0, 1, 2, 0, 3, 0, 4, 5]
     assert expected.offsets.tolist() == [0, 5, 7, 8]
-    sources = [files, [files / "a.txt", str(files / "b.gz")], Corpus.from_sentences(TEXT), iter(TEXT)]
+    sources = [files, [files / "a.txt", files / "b.gz"], Corpus.from_sentences(TEXT), iter(TEXT)]
     for source in [*sources, (path for path in sorted(files.iterdir()))]:
         text = read_ids(source)
         assert text.vocabulary.items == expected.vocabulary.items
@@ -135,7 +135,7 @@ def test_wrong_sources_raise(tmp_path):
         read_ids(tmp_path / "none")
     for text in ("no file has this name", "a " * 3000):
         for source in (text, [text], [text, text]):
-            with pytest.raises(DataError, match=r"a sentence is a list of words, as from split\(\)") as error:
+            with pytest.raises(ShapeError, match=r"must be a list of words, as from split\(\), and a file a Path") as error:
                 read_ids(source)
             assert len(str(error.value)) < 300
     with pytest.raises(DataError, match="expected a directory with text files"):

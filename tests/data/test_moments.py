@@ -88,7 +88,7 @@ def test_files_shards_sentences_and_corpora_are_counted_alike(text, files):
     expected = count_moments(text, 2)
     assert as_counters(expected) == by_hand(text, 2)
     shards = files / "shards"
-    for source in (files / "all.txt", str(shards), [shards / "a.txt", shards / "b.gz"], Corpus.from_sentences(text)):
+    for source in (files / "all.txt", shards, [shards / "a.txt", shards / "b.gz"], Corpus.from_sentences(text)):
         assert same(count_moments(source, 2), expected)
     assert same(count_moments(iter(text), 2), expected)
 
@@ -114,7 +114,7 @@ def test_memory_is_bounded_by_the_limit_and_the_result(tmp_path):
     rng, limit = np.random.default_rng(0), 1 << 20
     lines = [" ".join(f"w{z}" for z in rng.integers(0, 400, 20)) for _ in range(2500)]
     (tmp_path / "text").write_text("\n".join(lines))
-    text = str(tmp_path / "text")
+    text = tmp_path / "text"
     expected, peaks = count_moments([text] * 3, 2), []  # loads the kernels
     for files in ([text], [text] * 3):
         tracemalloc.start()

@@ -3,9 +3,9 @@ r"""Text to ids: the one way from sentences, corpora and text files to a vocabul
 `read_ids` returns arrays in memory, `stream_ids` blocks of ids for text larger than memory. Both follow the same rules:
 
 Source
-    A path, a list of paths or a directory of text files (UTF-8, plain or gzip, one sentence per line, ASCII white space
-    between words; blank lines are ignored), a `Corpus` (its first column), or an iterable of sentences, each a list of
-    words. A list of strings is a list of files; `Lines` are sentences as strings, like the lines of a file.
+    A `Path`, a list of paths or a directory of text files (UTF-8, plain or gzip, one sentence per line, ASCII white
+    space between words; blank lines are ignored), a `Corpus` (its first column), or an iterable of sentences, each a
+    list of words. A string is neither a file nor a sentence; `Lines` are sentences as strings, like lines of a file.
 Vocabulary
     Without ``vocabulary`` it is chosen from the text: most frequent words first, ties in order of appearance. Words
     seen fewer than ``min_count`` times, and all but the ``max_words`` most frequent ones, are left out.
@@ -61,9 +61,9 @@ from trelliswork.data.kernels.bytes import no_strings
 from trelliswork.data.kernels.ids import BREAK, tokenize
 from trelliswork.data.text import Lines, read_text
 from trelliswork.data.vocabulary import END, START, UNKNOWN, Vocabulary
-from trelliswork.errors import DataError, ValueRangeError
+from trelliswork.errors import DataError, ShapeError, ValueRangeError
 
-Source = str | os.PathLike[str] | Excerpt | Corpus | Iterable[Any]  # `Lines` are among the iterables
+Source = os.PathLike[str] | Excerpt | Corpus | Iterable[Any]  # `Lines` are among the iterables
 Ids = NDArray[np.int32]
 Counts = NDArray[np.int64]
 Unknown = Literal["symbol", "error"]  # what unlisted words are
@@ -231,9 +231,14 @@ def files_of(source: Source) -> list[Path | Excerpt] | None:
     """Return the files of a source, those of directories sorted by name without hidden ones; None for sentences."""
     if isinstance(source, Corpus):
         return None
-    if isinstance(source, str | os.PathLike | Excerpt):
+    if isinstance(source, os.PathLike | Excerpt):
         source = [source]
-    elif not isinstance(source, Sequence) or not source or not isinstance(source[0], str | os.PathLike | Excerpt):
+    first = source if isinstance(source, str) else source[0] if isinstance(source, Sequence) and source else None
+    if isinstance(first, str):
+        raise ShapeError(
+            f"a sentence must be a list of words, as from split(), and a file a Path, got the string {shorten(first)}."
+        )
+    if not isinstance(first, os.PathLike | Excerpt):
         return None
     files: list[Path | Excerpt] = []
     for given in source:
@@ -241,22 +246,13 @@ def files_of(source: Source) -> list[Path | Excerpt] | None:
             files.append(given)
             continue
         path = Path(given)
-        try:
-            exists, is_dir = path.exists(), path.is_dir()
-        except OSError:  # a sentence that is too long for a name
-            exists = is_dir = False
-        if is_dir:
+        if path.is_dir():
             inside = sorted(p for p in path.iterdir() if p.is_file() and not p.name.startswith("."))
             if not inside:
                 raise DataError(f"{path}: expected a directory with text files, but it has none.")
             files += inside
-        elif exists:
+        elif path.exists():
             files.append(path)
-        elif len(str(path).split()) > 1:
-            raise DataError(
-                f"{shorten(str(path))}: no such file or directory. If it is a sentence, pass its words: strings are "
-                "names of files, and a sentence is a list of words, as from split()."
-            )
         else:
             raise DataError(f"{path}: no such file or directory. Check the path.")
     return files

@@ -271,7 +271,7 @@ class BrownClusters:
 
         Parameters
         ----------
-        text : path, sequence of paths, Corpus, iterable of sentences, or Moments
+        text : Path, sequence of Path, Corpus, iterable of sentences, or Moments
             Text files with one sentence per line, lists of words, or the counts of a text.
         callback : callable, optional
             Called after each pass with its number (0: the first assignment), the number of words that moved, and the

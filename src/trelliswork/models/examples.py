@@ -8,7 +8,7 @@ from typing import Any
 from trelliswork.data.corpus import Column, Corpus
 from trelliswork.data.files import open_text
 from trelliswork.data.ids import files_of
-from trelliswork.errors import DataError
+from trelliswork.errors import DataError, ShapeError
 
 SEARCHED = 200  # sentences at the start of the data
 LENGTH = 9  # words, about
@@ -55,7 +55,7 @@ def first_sentences(X: Any) -> Sequence[Any]:
         return [list(zip(*(column[a:b] for column in columns), strict=True)) for a, b in pairwise(offsets)]
     try:
         files = files_of(X)
-    except DataError:  # no such file, as of the standard input
+    except (DataError, ShapeError):  # no such file, as of the standard input; strings of letters
         return ()
     if files is None:
         return X[:SEARCHED] if isinstance(X, list | tuple) else ()

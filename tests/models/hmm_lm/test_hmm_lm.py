@@ -353,7 +353,7 @@ def test_wrong_questions(plain):
         HMMLanguageModel().perplexity(TEXT)
     with pytest.raises(DataError, match="no sentences"):
         HMMLanguageModel().fit([])
-    with pytest.raises(DataError, match="list of words"):
+    with pytest.raises(ShapeError, match="list of words"):
         HMMLanguageModel().fit(["the dog"])
     with pytest.raises(DataError, match="no sentences"):
         plain.perplexity([])

@@ -109,7 +109,7 @@ def mrf_lm(
         model.window, n_tokens = data.K, data.n_tokens
     total = iterations(model) * (10 if model.algorithm == "pseudo-likelihood" else 1)
     dev = _text(job.dev)
-    if isinstance(dev, str) and (Path(dev) / "moments.json").is_file():
+    if isinstance(dev, Path) and (dev / "moments.json").is_file():
         dev = Moments.load(dev)
     job.fit(model, data, n_tokens=n_tokens, total=total, dev=dev)
     _keep_source(job, model, source is None or source.part is None, dev, data)
@@ -125,9 +125,9 @@ def mrf_lm(
 
 
 def _text(name: str | None) -> Any:
-    """Return the name of a text file, or the sentences of a part of the bundled corpus."""
+    """Return a text file, or the sentences of a part of the bundled corpus."""
     source = None if name is None else dev_input(name)
-    return own_text(source) if source is not None and source.part else name
+    return own_text(source) if source is not None and source.part else name and Path(name)
 
 
 def _keep_source(job: Job, model: Any, from_files: bool, dev: Any, text: Any) -> None:

@@ -137,4 +137,4 @@ def _without_directories(source: Inputs) -> Inputs:
 
     if source.part or not any(Path(str(file)).is_dir() for file in source.files):
         return source
-    return Inputs(tuple(map(str, files_of(source.files) or ())))
+    return Inputs(tuple(map(str, files_of([Path(str(file)) for file in source.files]) or ())))

@@ -149,7 +149,7 @@ def count_moments(
 
     Parameters
     ----------
-    source : path, sequence of paths, iterator of ``Path``, Corpus or iterable of sentences
+    source : Path, sequence or iterator of Path, Corpus or iterable of sentences
         Text files (UTF-8, one sentence per line, ASCII white space between words; plain or gzip), directories of them,
         or lists of words. A list of strings is a list of files. Blank lines are ignored.
     K : int

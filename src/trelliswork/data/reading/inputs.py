@@ -3,6 +3,7 @@
 from collections.abc import Callable, Sequence, Sized
 from dataclasses import dataclass
 from io import StringIO
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from trelliswork.errors import DataError
@@ -150,9 +151,10 @@ def own_text(source: Inputs) -> Any:
 
     if source.part:
         return source.share([list(s.words) for s in bundled.load(source.part)])
+    files = [Path(str(file)) for file in source.files]
     if not source.shared:
-        return [*source.files]
-    return [*Inputs(tuple(map(str, files_of(source.files) or ()))).own(blank_lines=False)]
+        return files
+    return [*Inputs(tuple(map(str, files_of(files) or ()))).own(blank_lines=False)]
 
 
 def no_sentences(source: Inputs) -> DataError:

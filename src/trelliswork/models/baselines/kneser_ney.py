@@ -107,7 +107,7 @@ class KneserNey(LeftToRight):
 
         Parameters
         ----------
-        X : path, list of paths, Corpus or list of sentences
+        X : Path, list of Path, Corpus or list of sentences
             Text files (plain or gzip, one sentence per line), directories of them, or lists of words.
         callback : callable, optional
             Called with a `Step` while the text is read; its result is ignored.

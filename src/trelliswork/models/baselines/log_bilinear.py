@@ -86,7 +86,7 @@ class LogBilinear(LeftToRight):
 
         Parameters
         ----------
-        X : path, list of paths, Corpus or list of sentences
+        X : Path, list of Path, Corpus or list of sentences
             Text files (plain or gzip, one sentence per line), directories of them, or lists of words.
         y : ignored
         dev : like X, optional

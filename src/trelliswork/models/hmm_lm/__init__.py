@@ -190,7 +190,7 @@ class HMMLanguageModel(Incremental):
 
         Parameters
         ----------
-        X : path, list of paths, Corpus, or list of lists of str
+        X : Path, list of Path, Corpus, or list of lists of str
             Text files have one sentence per line.
         y : ignored
         dev : like X, optional

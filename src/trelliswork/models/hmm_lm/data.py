@@ -14,7 +14,7 @@ from trelliswork.models.hmm_lm.network import Tables, log_sums
 from trelliswork.models.hmm_lm.objective import Sentences
 
 Evidence = str | Collection[str] | None  # a word, some words, or any word
-Text = Corpus | Sequence[Sequence[str]] | str | os.PathLike[str]
+Text = Corpus | Sequence[Sequence[str]] | os.PathLike[str]
 
 
 def open_vocabulary(sentences: Sequence[Sequence[Evidence]], min_count: int) -> Vocabulary:

@@ -168,7 +168,7 @@ class MRFLanguageModel(LanguageModel):
 
         Parameters
         ----------
-        X : path, list of paths, Corpus, list of sentences, or Moments
+        X : Path, list of Path, Corpus, list of sentences, or Moments
             Files have one sentence per line. ``Moments`` must have K = ``window``, and fix the words (``min_count``,
             ``max_words`` and ``unknown`` do not apply); pseudo-likelihood needs text. In a group of processes each rank
             has its own part of the text, or all have the same ``Moments``.
