@@ -10,14 +10,13 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from trelliswork.features.numbering import Numbering
 from trelliswork.models.crf.kernels.composites import (
-    FREE,
     choose_neighbors,
     compose,
-    count_chosen,
     count_neighbors,
     distribute,
-    replace_chosen,
+    replace_pairs,
 )
 from trelliswork.models.crf.kernels.objective import TokenRows
 
@@ -60,12 +59,13 @@ def find_composites(tokens: TokenRows, n_rows: int) -> tuple[TokenRows, Composit
         n_chosen = choose_neighbors(ptr, ids, table, LEAST, chosen)
         if n_chosen < LEAST_SAVED * n:
             break
-        keys = np.full(1 << (2 * n_chosen).bit_length(), FREE, np.int64)
-        counts = np.zeros(len(keys), np.int32)
-        count_chosen(ids, chosen, size, keys, counts)
-        new = np.empty((int((counts >= LEAST).sum()), 2), np.int32)
-        replace_chosen(ptr, ids, chosen, size, keys, counts, LEAST, new)
+        at = np.flatnonzero(chosen)
+        numbering, numbers = Numbering.of(ids[at].astype(np.int64) * size + ids[at + 1])
+        kept = np.bincount(numbers) >= LEAST
+        new = np.full(n, -1, np.int32)
+        new[at] = np.where(kept, size + np.cumsum(kept) - 1, -1)[numbers]
+        replace_pairs(ptr, ids, new)
         ids = ids[: ptr[-1]]
-        parts.append(new)
-        size += len(new)
+        parts.append(np.stack(np.divmod(numbering.listed[kept], size), axis=1).astype(np.int32))
+        size += len(parts[-1])
     return tokens._replace(wide_ptr=ptr, wide_ids=ids.copy()), Composites(n_rows, np.concatenate(parts))

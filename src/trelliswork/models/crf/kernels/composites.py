@@ -8,8 +8,6 @@ import numpy as np
 from trelliswork.compute.jit import helper, kernel
 from trelliswork.compute.simd import add, get, lanes, load, put, store
 
-FREE = -1  # a place of a hash table without a key
-
 
 @helper
 def _hash(left, right):
@@ -53,54 +51,16 @@ def choose_neighbors(ptr, ids, table, least, chosen):
     return n
 
 
-@helper
-def _find(keys, code):
-    """Return the place of a code in a hash table, or the free place for it."""
-    mask = np.uint64(len(keys) - 1)
-    k = np.int64(_hash(code, code) & mask)
-    while keys[k] != code and keys[k] != FREE:
-        k = (k + 1) & np.int64(mask)
-    return k
-
-
 @kernel
-def count_chosen(ids, chosen, n_ids, keys, counts):
-    """Count each chosen pair in a hash table: its code is in ``keys``, where FREE is a free place."""
-    for at in range(len(ids) - 1):
-        if chosen[at]:
-            code = np.int64(ids[at]) * n_ids + ids[at + 1]
-            k = _find(keys, code)
-            keys[k] = code
-            counts[k] += 1
-
-
-@kernel
-def replace_chosen(ptr, ids, chosen, n_ids, keys, counts, least, parts):
-    """Replace chosen pairs that occur ``least`` times by numbers from ``n_ids`` on, in place; return how many numbers.
-
-    ``parts`` (n, 2) receives the two rows of each, and ``counts`` is overwritten.
-    """
-    n = to = 0
-    first = ptr[0]
+def replace_pairs(ptr, ids, new):
+    """Replace each pair whose first row has a number ``new[at]``, not -1, by this number, in place."""
+    to, at = 0, ptr[0]
     for i in range(len(ptr) - 1):
-        at, last = first, ptr[i + 1]
-        while at < last:
-            new = ids[at]
-            if chosen[at]:
-                k = _find(keys, np.int64(new) * n_ids + ids[at + 1])
-                if counts[k] >= least:
-                    parts[n, 0], parts[n, 1] = new, ids[at + 1]
-                    counts[k] = -1 - n
-                    n += 1
-                if counts[k] < 0:
-                    new = n_ids - 1 - counts[k]
-                    at += 1
-            ids[to] = new
+        while at < ptr[i + 1]:
+            ids[to] = ids[at] if new[at] < 0 else new[at]
+            at += 1 if new[at] < 0 else 2
             to += 1
-            at += 1
-        first = last
         ptr[i + 1] = to
-    return n
 
 
 @kernel

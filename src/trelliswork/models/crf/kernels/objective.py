@@ -167,7 +167,7 @@ def scatter(start, stop, residual, to, tokens, gradient):
         to += Sw
 
 
-@helper(allocates=True)
+@helper(allocates=True, inline="always")
 def score_sentence(s, sentences, tokens, weights, labels, out, r):
     """Fill out[r] with the scores (T, Sw) of the labels of sentence s."""
     offsets, extra, extra_ids = sentences.offsets, sentences.extra, sentences.extra_ids
