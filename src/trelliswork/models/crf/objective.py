@@ -121,8 +121,7 @@ class ChainObjective:
         self._parts = list(_parts(tokens, known, layout, alpha, label_weights))
         self._composites = None if tokens.values is not None else self._parts[0].compose()
         n_slots = max(len(part.ranges) for part in self._parts)
-        counts_shape = 1, layout.n_labels, layout.n_labels
-        self._gradient = GradientSums(n_slots, layout, counts_shape, self._composites)
+        self._gradient = GradientSums(n_slots, layout, (layout.n_labels,) * 2, self._composites)
         self.n_features = layout.n_features
 
     def __call__(self, weights: Floats) -> SharedEvaluation:
@@ -155,7 +154,7 @@ class ChainObjective:
             if start == stop:  # no sentences
                 return
             gradient, _, counts = self._gradient.slot(k)
-            sums = Sums(counts, loss, safe)
+            sums = Sums(counts[None], loss, safe)
             if part.by_lane:
                 objective.lane_loss_gradient(
                     start, stop, sentences, tokens, w.arrays, w.labels, transitions, gradient, sums
@@ -173,25 +172,14 @@ class ChainObjective:
 
         These are sentences that underflow in probability space, or whose transitions depend on the position.
         """
-        sentences, S = part.sentences, self.layout.n_labels
-        at = slice(sentences.offsets[first], sentences.offsets[last])
-        gold, weight, ids = sentences.gold[at], sentences.weight[first:last], sentences.extra_ids[at]
+        sentences = part.sentences
+        at, weight = slice(sentences.offsets[first], sentences.offsets[last]), sentences.weight[first:last]
+        ids = sentences.extra_ids[at]
         batch = Batch(first, last, part.tokens, w, sentences.extra[ids] if len(ids) else 0)
-        p, own = batch.potentials, batch.own_transitions
-        log_z, expected = chain.expectations(p, edges=own, counts=not own)
+        log_z, scores = batch.add(sentences.gold[at], weight, self._gradient.slot(0))
         if not log_z.min() > -np.inf:
             number = part.numbers[first + int(log_z.argmin())]
             raise ImpossibleError(f"sentence {number}: no labeling agrees with its labels and the scheme.")
-        assert expected.marginals is not None
-        known = pad(gold, p.lengths).astype(np.int64)
-        scores = np.where(known[:, 0] >= 0, chain.score(p, np.maximum(known, 0)), 0.0)
-        gradient = self._gradient.slot(0)._replace(counts=self._gradient.slot(0).counts[0])
-        residual = np.zeros_like(batch.scores)
-        residual[:, :S] = np.repeat(weight, p.lengths)[:, None] * unpad(expected.marginals, p.lengths)
-        pairs = None if expected.edges is None else (weight[:, None, None, None] * expected.edges).astype(np.float32)
-        if expected.counts is not None:
-            gradient.counts[...] += np.tensordot(weight, expected.counts, 1)
-        batch.add(residual, pairs, gold, weight, gradient)
         return float(weight @ (log_z - scores))
 
 
@@ -202,24 +190,34 @@ class Batch:
         self._tokens, self._ranges = tokens, list(pairwise(tokens.offsets[first : last + 1].tolist()))
         self._start, stop, S = self._ranges[0][0], self._ranges[-1][1], w.n_labels
         lengths = np.diff(tokens.offsets[first : last + 1])
-        self.scores = tokens.scores(w, self._start, stop)
-        self.scores[tokens.offsets[first:last] - self._start] += w.start
-        self.scores[tokens.offsets[first + 1 : last + 1] - self._start - 1] += w.end
-        self.scores += extra
+        self._scores = tokens.scores(w, self._start, stop)
+        self._scores[tokens.offsets[first:last] - self._start] += w.start
+        self._scores[tokens.offsets[first + 1 : last + 1] - self._start - 1] += w.end
+        self._scores += extra
         self._features = EdgeFeatures(*tokens.edge_arrays, *w.edge_arrays)
-        self.own_transitions = len(self._features.ptr) > 1 and lengths.max() > 1  # that depend on the position
+        self._by_position = len(self._features.ptr) > 1 and lengths.max() > 1  # whether transitions depend on it
         transitions: Floats = w.log_transition
-        if self.own_transitions:
+        if self._by_position:
             transitions = np.zeros((len(lengths), lengths.max() - 1, S, S), np.float32)
             for b, (start, end) in enumerate(self._ranges):
                 edges.edge_scores(start, end, self._features, w.log_transition, transitions[b])
-        self.potentials = chain.chain_potentials(pad(self.scores[:, :S], lengths), transitions, lengths)
+        self._potentials = chain.chain_potentials(pad(self._scores[:, :S], lengths), transitions, lengths)
 
-    def add(self, residual: Floats, pairs: Floats | None, gold: Ids, weight: Floats, gradient: BeamGradient) -> None:
-        """Add weighted marginals (n_tokens, Sw) and, unless they are in ``counts``, pairs (B, T-1, S, S), less gold.
+    def add(self, gold: Ids, weight: Floats, gradient: BeamGradient) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Add the weighted gradient; return log Z (B,) and the scores (B,) of the gold labels.
 
-        ``weight`` (B,) are those of the sentences; a sentence whose gold labels are -1 has none.
+        A sentence whose gold labels are -1 has no labeling to be compared with.
         """
+        p, residual = self._potentials, np.zeros_like(self._scores)
+        log_z, expected = chain.expectations(p, edges=self._by_position, counts=not self._by_position)
+        known = pad(gold, p.lengths).astype(np.int64)
+        scores = np.where(known[:, 0] >= 0, chain.score(p, np.maximum(known, 0)), 0.0)
+        assert expected.marginals is not None
+        marginals = unpad(expected.marginals, p.lengths)
+        residual[:, : p.log_unary.shape[2]] = np.repeat(weight, p.lengths)[:, None] * marginals
+        pairs = None if expected.edges is None else (weight[:, None, None, None] * expected.edges).astype(np.float32)
+        if expected.counts is not None:
+            gradient.counts[...] += np.tensordot(weight, expected.counts, 1)
         for b, (start, end) in enumerate(self._ranges):
             here = slice(start - self._start, end - self._start)
             y, steps = gold[here], np.arange(end - start)
@@ -232,6 +230,7 @@ class Batch:
             if pairs is not None:
                 edges.edge_scatter(start, end, self._features, pairs[b], gradient.edges, gradient.counts)
         objective.scatter(self._start, self._ranges[-1][1], residual, 0, self._tokens.arrays, gradient.state)
+        return log_z, scores
 
 
 class _Part:

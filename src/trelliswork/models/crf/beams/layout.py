@@ -7,11 +7,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trelliswork.errors import ValueRangeError
-from trelliswork.inference.chain.beam.passes import exp_rows, scaled_entries
+from trelliswork.inference.chain.beam.passes import scaled_entries
 from trelliswork.inference.chain.beam.sparse import SparseChain, SparseTransitions
-from trelliswork.models.crf.kernels.beams import ChainScores, EntryScores
-from trelliswork.models.crf.kernels.edges import EdgeFeatures
-from trelliswork.models.crf.layout import Allowed, ChainWeights, FeatureLayout, Floats, ScoredTokens, StateWeights
+from trelliswork.models.crf.kernels.beams import EntryScores
+from trelliswork.models.crf.layout import Allowed, FeatureLayout, Floats, StateWeights
 
 Codes = NDArray[np.int64]
 MOST_STATES = 1 << 20  # of n-grams: each has one transition per label
@@ -98,23 +97,8 @@ def observed_ngrams(gold: NDArray[np.integer], offsets: NDArray[np.integer], n_l
     return grams
 
 
-class DenseWeights(ChainWeights):
-    """A weight vector as the kernels of beams take it."""
-
-    def __init__(self, weights: Floats, layout: FeatureLayout, allowed: Allowed | None) -> None:
-        super().__init__(weights, layout, allowed)
-        self._use_edges = layout.n_edge_attributes > 0
-        self._matrix, log_shift = exp_rows(self.potentials)
-        self._log_shift = 0.0 if self._use_edges else log_shift
-
-    def chain_scores(self, tokens: ScoredTokens) -> ChainScores:
-        """Return the weights as one record; edge features are those of ``tokens``."""
-        edges = EdgeFeatures(*tokens.edge_arrays, *self.edge_arrays)
-        return ChainScores(self.arrays, self.labels, self._matrix, self._log_shift, edges, self._use_edges)
-
-
 class SparseWeights(StateWeights):
-    """The same with the transitions of a structure."""
+    """A weight vector laid out for the kernels, with the transitions of a structure."""
 
     def __init__(self, weights: Floats, layout: FeatureLayout, allowed: Allowed | None, structure: Structure) -> None:
         super().__init__(weights[structure.n_weights :], layout)

@@ -18,7 +18,6 @@ from numpy.typing import NDArray
 
 from trelliswork.compute import threads
 from trelliswork.errors import ImpossibleError, ShapeError, ValueRangeError
-from trelliswork.inference import chain
 from trelliswork.inference.chain.beam import Beam, BeamSets, BeamStatistics, joined
 from trelliswork.inference.chain.beam.kernels.records import Choice
 from trelliswork.inference.chain.beam.log_space import log_chain, log_space
@@ -27,15 +26,25 @@ from trelliswork.inference.chain.potentials import LIMIT
 from trelliswork.learning import whole
 from trelliswork.learning.evaluation import SharedEvaluation
 from trelliswork.models.crf.beams.choice import choose_all, union
-from trelliswork.models.crf.beams.layout import DenseWeights, SparseWeights, Structure
+from trelliswork.models.crf.beams.layout import SparseWeights, Structure
 from trelliswork.models.crf.beams.response import Contribution, Response, neutral_factors
 from trelliswork.models.crf.beams.rest import NO_REST, Completed, exact_pass
 from trelliswork.models.crf.kernels import beams, held_beams, objective
-from trelliswork.models.crf.kernels.beams import BeamSentences, BeamSums
+from trelliswork.models.crf.kernels.beams import BeamSentences, BeamSums, ChainScores
+from trelliswork.models.crf.kernels.edges import EdgeFeatures
 from trelliswork.models.crf.kernels.held_beams import Held, Masses
-from trelliswork.models.crf.layout import Allowed, FeatureLayout, Floats, Ids, Labeling, ScoredTokens, Tokens
+from trelliswork.models.crf.layout import (
+    Allowed,
+    ChainWeights,
+    FeatureLayout,
+    Floats,
+    Ids,
+    Labeling,
+    ScoredTokens,
+    Tokens,
+)
 from trelliswork.models.crf.objective import Batch, ChainObjective, GradientSums
-from trelliswork.models.crf.scoring import Scorer
+from trelliswork.models.crf.scoring import LaidOut, Scorer, laid_out
 
 MANY = 128  # states; with fewer an exact pass costs little more than one within beams
 
@@ -143,7 +152,7 @@ class BeamObjective:
             return
         completed: Completed | None = None
         if self.completes:
-            w = DenseWeights(weights, self.layout, self.allowed)
+            w = ChainWeights(weights, self.layout, self.allowed)
             completed = exact_pass(self._scorer, self._tokens, self._gold, self._alpha, w, self.beam.rule)
             sets, kept = completed.sets, completed.kept
         else:
@@ -210,7 +219,7 @@ class BeamObjective:
         sums = BeamSums(np.zeros(len(self._alpha)), np.ones(len(self._alpha), bool))
         slot = {start: k for k, (start, _) in enumerate(self._ranges)}
         tokens, sentences = self._tokens.arrays, self._sentences
-        scores = w.chain_scores(self._tokens) if isinstance(w, DenseWeights) else None
+        scores = None if isinstance(w, SparseWeights) else _chain_scores(w, self._tokens)
 
         def work(start: int, stop: int) -> None:
             k = slot[start]
@@ -233,10 +242,8 @@ class BeamObjective:
     def _total_masses(self) -> Masses:
         return Masses(*whole.summed(*(part.sum(axis=0) for part in self._masses)))
 
-    def _weights(self, weights: Floats) -> DenseWeights | SparseWeights:
-        if self.structure is None:
-            return DenseWeights(weights, self.layout, self.allowed)
-        return SparseWeights(weights, self.layout, self.allowed, self.structure)
+    def _weights(self, weights: Floats) -> LaidOut:
+        return laid_out(weights, self.layout, self.allowed, self.structure)
 
     def _gather(self) -> NDArray[np.float64]:
         """Return the gradient as one vector in the order of the weights."""
@@ -244,37 +251,41 @@ class BeamObjective:
         own = self.layout.vector(counts, *features)
         return own if self.structure is None else np.concatenate([self.structure.gather(counts), own])
 
-    def _in_log_space(self, n: int, w: DenseWeights | SparseWeights) -> float:
+    def _in_log_space(self, n: int, w: LaidOut) -> float:
         """Return the loss of a sentence that underflows; add its gradient to the first sums."""
         start, stop = self._tokens.offsets[n], self._tokens.offsets[n + 1]
-        S, T, gold, weight = self.n_states, int(stop - start), self._gold[start:stop], float(self._alpha[n])
-        gradient, inside = self._gradient.slot(0), members(self.sets, int(start), int(stop), S)
-        choice, counts, pairs = Choice(gold, self.beam.rule, False), gradient.counts.reshape(-1), np.empty(0)
-        if isinstance(w, DenseWeights):
-            batch = Batch(n, n + 1, self._tokens, w)
-            if batch.own_transitions:
-                counts, pairs = np.empty(0), np.zeros((T - 1) * S * S)
-            score = chain.score(batch.potentials, gold[None].astype(np.int64))[0]
-            result = log_space(log_chain(batch.potentials, 0), choice, inside, weight, counts, pairs)
-            residual = np.zeros_like(batch.scores)
-            residual[:, :S] = result.marginals
-            square = pairs.reshape(1, T - 1, S, S).astype(np.float32) if pairs.size else None
-            batch.add(residual, square, gold, self._alpha[n : n + 1], gradient)
+        gold, weight, gradient = self._gold[start:stop], float(self._alpha[n]), self._gradient.slot(0)
+        inside = members(self.sets, int(start), int(stop), self.n_states)
+        if isinstance(w, ChainWeights):
+            extra = np.zeros((len(gold), self.layout.padded_labels), np.float32)
+            extra[:, : self.n_states][~inside] = -np.inf
+            log_zs, scores = Batch(n, n + 1, self._tokens, w, extra).add(gold, self._alpha[n : n + 1], gradient)
+            log_z, score = log_zs[0], scores[0]
         else:
-            out, emits = self._tokens.scores(w, start, stop), w.entry_scores.entries.emits
-            p = w.chain(out[None, :, : w.n_labels], np.array([T]))
+            out, emits, at = self._tokens.scores(w, start, stop), w.entry_scores.entries.emits, np.arange(len(gold))
+            p = w.chain(out[None, :, : w.n_labels], np.array([len(gold)]))
             entry, labels = self._entry[start + 1 : stop], emits[gold]
-            score = float(out[np.arange(T), labels].sum(dtype=np.float64))
+            score = float(out[at, labels].sum(dtype=np.float64))
             score += float(p.log_weights[entry].sum(dtype=np.float64) + p.log_start[gold[0]] + p.log_end[gold[-1]])
-            result = log_space(log_chain(p, 0), choice, inside, weight, counts, pairs)
-            residual = np.zeros_like(out)
+            choice = Choice(gold, self.beam.rule, False)
+            result = log_space(log_chain(p, 0), choice, inside, weight, gradient.counts, np.empty(0))
+            residual, log_z = np.zeros_like(out), result.log_z
             np.add.at(residual.T, emits, result.marginals.T.astype(np.float32))
-            residual[np.arange(T), labels] -= weight
+            residual[at, labels] -= weight
             np.subtract.at(gradient.counts, entry, weight)
             objective.scatter(start, stop, residual, 0, self._tokens.arrays, gradient.state)
         if not score > -np.inf:
             raise ImpossibleError(f"sentence {self._numbers[n]}: its labels are impossible under the scheme.")
-        return float(weight * (result.log_z - score))
+        return float(weight * (log_z - score))
+
+
+def _chain_scores(w: ChainWeights, tokens: ScoredTokens) -> ChainScores:
+    """Return weights as the kernel takes them; edge features are those of ``tokens``."""
+    features, transitions = EdgeFeatures(*tokens.edge_arrays, *w.edge_arrays), w.potentials.transitions
+    use_edges = len(features.ptr) > 1
+    return ChainScores(
+        w.arrays, w.labels, transitions.matrix, 0.0 if use_edges else transitions.log_shift, features, use_edges
+    )
 
 
 def _agreed(own: BeamStatistics) -> BeamStatistics:
