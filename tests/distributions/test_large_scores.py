@@ -145,8 +145,8 @@ def _moved(made, shift):
         return LinearChain(given, made.log_pairwise), given
     if isinstance(made, GrammarTree):
         given = (made.log_rules.detach() + shift).requires_grad_()
-        symbols, root, _, terminals = made._inputs
-        return made._like(symbols, root, given, terminals), given
+        symbols, terminals, root, _ = made._inputs
+        return made._like(symbols, terminals, root, given), given
     given = (made._scores.detach() + shift).requires_grad_()
     return made._like(given), given
 

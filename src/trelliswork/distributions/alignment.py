@@ -72,6 +72,7 @@ class Alignment(PathStructure):
         step = torch.ones(N + 1, M + 1, 3, dtype=torch.bool, device=device)  # moves that come from inside
         step[0, :, :INSERT], step[:, 0, MATCH], step[:, 0, INSERT] = False, False, False
         self._set_scores("log_moves", scores, floats("log_pairwise", pairs), inside[..., None] & step)
+        self._sizes = B, N + M
         self._lattice = alignment.lattice(host(self.lengths), M)
 
     @classmethod
@@ -156,11 +157,6 @@ class Alignment(PathStructure):
         mask[:, 1:, :, DELETE] = ~row[:, :, None]
         mask[:, :, 1:, INSERT] = ~column[:, None]
         return mask
-
-    @property
-    def _sizes(self) -> tuple[int, ...]:
-        B, n, m, _ = self._scores.shape
-        return B, n + m - 2
 
     def _decode(self, paths: Integers) -> Integers:
         return alignment.moves_of(paths, sum(self._scores.shape[1:3]) - 2)

@@ -1,11 +1,9 @@
 """Label sequences within a beam: few labels per position, chosen by a forward pass; a lower bound on log Z."""
 
-from typing import Any, ClassVar
-
 import torch
 from torch import Tensor
 
-from trelliswork.distributions.base import Best, Kind
+from trelliswork.distributions.base import Kind
 from trelliswork.distributions.linear_chain import LinearChain
 from trelliswork.errors import ValueRangeError
 from trelliswork.inference.chain.beam import Beam, passes
@@ -33,7 +31,8 @@ class BeamChain(LinearChain):
     Notes
     -----
     log Z, marginals and the best labeling take O(T |I| S) per sequence; other queries, and all with gradients, take as
-    long as those of a ``LinearChain``, O(T S^2).
+    long as those of a ``LinearChain``, O(T S^2). ``argmax`` is within beams chosen by the scores of the best prefixes
+    (paper 2, section 4.1). These may differ: its log-probability is -inf if a label is outside of ``beam``.
 
     Examples
     --------
@@ -43,7 +42,7 @@ class BeamChain(LinearChain):
     ('lower', [[2, 2]], True)
     """
 
-    kind: ClassVar[Kind] = "lower"
+    kind: Kind = "lower"
 
     def __init__(self, chain: LinearChain, beam: Beam) -> None:
         if chain._by_torch:
@@ -74,20 +73,13 @@ class BeamChain(LinearChain):
         """Return p(y_t = j) within the beam, (B, T, S); zero outside and in the padding."""
         return super().marginals() if self._needs_graph else self._probabilities.clone()
 
-    def argmax(self) -> Best:
-        """Return the best labeling within beams chosen by the scores of the best prefixes (paper 2, section 4.1).
-
-        These beams may differ: its log-probability is -inf if a label is outside of ``beam``.
-        """
-        return super().argmax()
-
     def _viterbi(self) -> tuple[Tensor, Tensor]:
         paths = passes.viterbi(self._whole._potentials, self.beam)
         return self._with_scores(paths.labels, paths.scores)
 
-    def condition(self, *, known: Any = None, allowed: Any = None, rules: Any = None, labels: Any = None) -> Any:
-        """Return the chain given evidence, with a new choice of the beam; rules hold within it."""
-        return BeamChain(self._whole.condition(known=known, allowed=allowed), self.beam)._under(rules, labels)
+    def _masked(self, mask: Tensor) -> "BeamChain":
+        """Return the chain given evidence, with a new choice of the beam."""
+        return BeamChain(self._whole._masked(mask), self.beam)
 
     def _copies(self, B: int) -> "BeamChain":
         return BeamChain(self._whole._copies(B), self.beam)

@@ -7,16 +7,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from trelliswork.compute.checks import check_count, check_lengths, check_shape
-from trelliswork.distributions.base import Best
+from trelliswork.compute.checks import check_lengths, check_shape
 from trelliswork.distributions.factor_list import doubles as as_doubles
 from trelliswork.distributions.tensors import (
     as_tensor,
     check_integers,
-    draw_labels,
-    draw_seeds,
     floats,
-    forbidden,
     host,
 )
 from trelliswork.distributions.tree_base import PartTree
@@ -24,7 +20,7 @@ from trelliswork.errors import ShapeError, ValueRangeError
 from trelliswork.inference.tensors import doubles, finite
 from trelliswork.inference.tree import NearlyProjective, Potentials, arcs, check_arcs
 from trelliswork.inference.tree.autograd import PROJECTIVE, SPANNING, Engine, log_partition
-from trelliswork.inference.tree.passes import TREES, Passes
+from trelliswork.inference.tree.passes import TREES
 from trelliswork.inference.tree.potentials import are_trees
 
 
@@ -45,6 +41,7 @@ class DependencyTree(PartTree):
         B, n = check_arcs("log_arc", tuple(scores.shape[:3]))
         counts = check_lengths(host(lengths), B, n)
         self.single_root = bool(single_root)
+        self._sizes = (B, n, 2) if scores.ndim == 4 else (B, n)
         self._set_scores("log_arc", scores, counts, arcs(counts, n))
         self._potentials = Potentials(doubles(self._log_sum), counts, self.single_root)
 
@@ -56,48 +53,17 @@ class DependencyTree(PartTree):
         root = "single root" if self.single_root else "several roots"
         return f"{type(self).__name__}(B={B}, n={N - 1}{labels}, {root})"
 
-    @property
-    def _sizes(self) -> tuple[int, ...]:
-        B, N = self.log_arc.shape[:2]
-        return (B, N - 1, 2) if self.labeled else (B, N - 1)
-
     def _viterbi(self) -> tuple[Tensor, Tensor]:
         return super()._viterbi() if self.labeled else self._with_scores(*self._engine.best(self._potentials))
 
-    def _ranked(self, k: int) -> tuple[Tensor, Tensor]:
-        check_count("k", k)
-        if not self.labeled:
-            options = self._potentials.log_arc[..., None]
-            heads, _, scores = self._engine.topk(self._potentials, options, k)
-            return self._with_scores(heads, scores)
-        best = self.log_arc.detach().topk(min(k, self.log_arc.shape[3]), dim=3)
-        options, which = doubles(best.values), host(best.indices)
-        heads, ranks, scores = self._engine.topk(self._potentials, options, k)
-        B, _, n = heads.shape
-        at = np.arange(B)[:, None, None], heads.clip(min=0), np.arange(1, n + 1)[None, None], ranks.clip(min=0)
-        trees = np.stack([heads, np.where(heads >= 0, which[at], -1)], axis=3)
-        return self._with_scores(trees, scores)
+    def _search(self, scores: Any, k: int) -> tuple[Any, Any, Any]:
+        return self._engine.topk(self._potentials, scores, k)
 
-    def mbr(self) -> Best:
-        """Return the tree with the most expected hits (arcs, with labels if present)."""
-        with torch.no_grad():
-            marginals = self._moments()[1]
-        labels = marginals.argmax(dim=3) if self.labeled else None
-        hits = doubles(marginals.amax(dim=3) if self.labeled else marginals)
-        hits = np.where(self._potentials.log_arc > -np.inf, hits, -np.inf)
-        heads, _ = self._kind.best(Potentials(hits, self._potentials.lengths, self.single_root))
-        tree = self._tensor(heads)
-        if labels is not None:
-            tree = torch.stack([tree, labels[self._places(tree)].masked_fill(tree < 0, -1)], dim=2)
-        return self._best(tree)
+    def _sampled(self, seeds: Any) -> Any:
+        return self._engine.sample(self._potentials, seeds)
 
-    def _draw(self, n: int, generator: torch.Generator | None) -> Tensor:
-        heads = self._tensor(self._engine.sample(self._potentials, draw_seeds(n, self.lengths, generator)))
-        if not self.labeled:
-            return heads
-        scores = self.log_arc.detach().double()[self._places(heads)]  # (n, B, n_words, L)
-        drawn = draw_labels(scores, generator, heads.shape)
-        return torch.stack([heads, drawn.masked_fill(heads < 0, -1)], dim=3)
+    def _join(self, trees: Tensor, labels: Tensor) -> Tensor:
+        return torch.stack([trees, labels.masked_fill(trees < 0, -1)], dim=-1)
 
     def _agreeing(self, known: Any) -> Tensor:
         heads, names = self._parts(known, lowest=-1)
@@ -126,12 +92,6 @@ class DependencyTree(PartTree):
         if self._by_torch:
             return engine.torch_log_partition(self._log_sum, self.lengths, self.single_root)
         return log_partition(engine, self._log_sum, self.lengths, self._potentials)
-
-    @property
-    def _kind(self) -> Passes:
-        """Passes over the trees, whatever their scores."""
-        assert isinstance(self._engine, Passes)
-        return self._engine
 
     def _moments(self) -> tuple[Tensor, ...]:
         if self._by_torch or self._needs_graph:
@@ -271,6 +231,7 @@ class NearlyProjectiveTree(SpanningTree):
     47.0
     """
 
+    _counting: ClassVar[dict[str, Any]] = {"crossing_cost": 0.0}
     _engine: NearlyProjective
 
     def __init__(self, log_arc: Any, crossing_cost: Any = 0.0, **options: Any) -> None:
@@ -293,16 +254,8 @@ class NearlyProjectiveTree(SpanningTree):
         return self._crossing(self._log_z()).to(self._dtype)
 
     @property
-    def _kind(self) -> Passes:
-        return SPANNING
-
-    @property
     def _options(self) -> dict[str, Any]:
-        return super()._options | {"crossing_cost": self._engine.cost}
-
-    def _make(self, *scores: Tensor, **options: Any) -> Any:
-        cost = np.broadcast_to(options.pop("crossing_cost"), len(scores[0]))
-        return super()._make(*scores, crossing_cost=cost, **options)
+        return super()._options | {"crossing_cost": self.crossing_cost}
 
     def _log_z(self) -> Tensor:
         return self._mixed(self._log_z_of(PROJECTIVE), self._log_z_of(SPANNING))
@@ -312,9 +265,6 @@ class NearlyProjectiveTree(SpanningTree):
         flat, every = torch.log(-torch.expm1(-self.crossing_cost)) + few, finite(many) - self.crossing_cost
         both = torch.where(torch.isneginf(flat), every, torch.logaddexp(finite(flat), every))
         return torch.where(torch.isneginf(many), many, both)
-
-    def _forbidden_by(self, other: Self) -> Self:
-        return self._like(forbidden(self.log_arc, other.log_arc), crossing_cost=0.0)
 
     def _moments(self) -> tuple[Tensor, ...]:
         log_z, marginals = super()._moments()

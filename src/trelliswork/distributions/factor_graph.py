@@ -1,7 +1,10 @@
 """Distributions over discrete variables coupled by factors, with exact and approximate inference."""
 
+import functools
+import operator
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from heapq import heappop, heappush
 from importlib import import_module
 from typing import Any, Self
@@ -9,14 +12,13 @@ from typing import Any, Self
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from scipy.special import entr
 from torch import Tensor
 
-from trelliswork.compute.checks import as_array, check_count, check_possible
+from trelliswork.compute.checks import as_array, check_possible
 from trelliswork.distributions.base import Best, Distribution, Kind
 from trelliswork.distributions.factor_list import Group, doubles, from_arrays, from_list
-from trelliswork.distributions.tensors import CPU, as_tensor, bool_mask, check_integers, expectation
-from trelliswork.errors import ConvergenceWarning, ShapeError, ValueRangeError
+from trelliswork.distributions.tensors import CPU, as_tensor, bool_mask, check_integers, expectation, forbidden, host
+from trelliswork.errors import ConvergenceWarning, ValueRangeError
 from trelliswork.inference.graph import Propagator, Result, Tables, autograd, wire
 from trelliswork.inference.graph.potentials import GRAPHS
 
@@ -58,6 +60,12 @@ class FactorGraph(Distribution):
     tables and (with engine ``bp``) the parameters of structured factors, and the gradient of log Z is the beliefs.
     Construction takes time linear in the size of the input; use ``tables`` for more than a few thousand factors.
 
+    ``argmax`` is the best assignment with engine ``exact`` and on forests; elsewhere it is the result of max-product,
+    with the options of the graph if its engine is ``max_product``. ``topk`` needs exact maxima, up to V for each
+    further assignment (Lawler, 1972). ``condition`` takes known states (V,) or (B, V), -1 where unknown, or a dict from
+    variables to states in all graphs; the states that are ``allowed`` are (V, S) or (B, V, S), S the largest number of
+    states.
+
     Examples
     --------
     >>> import numpy as np
@@ -68,6 +76,10 @@ class FactorGraph(Distribution):
     >>> graph.condition(known={0: 1}).marginals()[0, 2].numpy().round(6).tolist()
     [0.375, 0.625]
     """
+
+    _nouns = GRAPHS
+    _alike = "graphs with the same variables and factors"
+    _dtype, _device = torch.float64, CPU
 
     def __init__(
         self,
@@ -91,15 +103,15 @@ class FactorGraph(Distribution):
         # Unary factors are checked with the others, and summed into log_unary.
         checked = wire(
             sizes,
-            [group.arrays() for group in groups],
+            groups,
             structured=[f for f in structured if not isinstance(f, Tables)],
             log_unary=None if log_unary is None else doubles("log_unary", log_unary).detach().numpy(),
             n_graphs=n_graphs,
         )
         self._given = groups
-        self._groups = [group for group in groups if group.variables.shape[1] > 1 and len(group.variables)]
+        self._groups = [group for group in groups if group.variables.shape[1] > 1 and len(group)]
         self._unary = _sum_unary(groups, log_unary, checked.n_graphs, checked.offsets)
-        self._wiring = checked
+        self._wiring, self._sizes = checked, (checked.n_graphs, checked.n_variables)
 
     def __repr__(self) -> str:
         wiring = self._wiring
@@ -119,6 +131,13 @@ class FactorGraph(Distribution):
         new.__dict__ = {**self.__dict__, "_results": {}}
         return new
 
+    def _with(self, unary: Tensor) -> Self:
+        """Return the same graphs with other unary scores (B, N), for one graph with any B."""
+        new = self._copy()
+        new._unary, new._sizes = unary, (len(unary), self._sizes[1])
+        new._wiring = replace(self._wiring, n_graphs=len(unary), log_unary=np.array(host(unary)))
+        return new
+
     def using(self, engine: str, **options: Any) -> Self:
         """Return the same distribution with another engine."""
         new = self._copy()
@@ -134,10 +153,6 @@ class FactorGraph(Distribution):
     def n_graphs(self) -> int:
         """Return B."""
         return self._wiring.n_graphs
-
-    @property
-    def _sizes(self) -> tuple[int, ...]:
-        return self.n_graphs, self._wiring.n_variables
 
     @property
     def kind(self) -> Kind:  # type: ignore[override]  # of the engine
@@ -157,17 +172,33 @@ class FactorGraph(Distribution):
                 _warn(self.engine, result)
         return self._results[self.engine]
 
-    def log_partition(self) -> Tensor:
-        """Return log Z (B,), or the engine's value (see ``kind``); -inf where nothing is possible.
+    @property
+    def _inputs(self) -> tuple[Tensor, ...]:
+        return self._unary, *(group.tensor for group in self._groups)
 
-        Its gradient is the beliefs.
-        """
-        tables = [group.log_tables for group in self._groups]
-        return autograd.log_partition(self._wiring, self.infer(), self._unary, tables)
+    def _log_z(self) -> Tensor:
+        """Return log Z (B,), or the engine's value (see ``kind``); its gradient is the beliefs."""
+        unary, *tables = self._inputs
+        return autograd.log_partition(self._wiring, self.infer(), unary, tables)
 
-    def marginals(self) -> Tensor:
-        """Return p(x_v = i), (B, V, S) with S the largest number of states; zero for impossible graphs."""
-        return self._padded(torch.from_numpy(self.infer().marginals))
+    def _sums(self) -> tuple[Tensor, Tensor]:
+        """Return log Z and p(x_v = i), (B, V, S) with S the largest number of states."""
+        result = self.infer()
+        return torch.from_numpy(result.log_z), self._padded(torch.from_numpy(result.marginals))
+
+    def _moments(self) -> tuple[Tensor, ...]:
+        """Return log Z, the beliefs of flat states, and those of each group of factors: constants."""
+        result = self.infer()
+        beliefs = result.factor_marginals if self._groups else ()
+        return tuple(map(torch.from_numpy, (result.log_z, result.marginals, *beliefs)))
+
+    def _expected_score(self, moments: tuple[Tensor, ...]) -> Tensor:
+        if self._wiring.structured:
+            name = self._wiring.structured_name
+            raise ValueRangeError(f"entropy and kl need the beliefs of each factor, which {name} does not provide.")
+        scores = [self._unary, *(group.tensor[:, group.which] for group in self._groups)]
+        expected = (expectation(p, x.detach()) for p, x in zip(moments[1:], scores, strict=True))
+        return functools.reduce(operator.add, expected)
 
     def factor_marginals(self) -> list[Tensor]:
         """Return joint probabilities of the states of each factor's variables.
@@ -180,8 +211,8 @@ class FactorGraph(Distribution):
         listed: dict[int, Tensor] = {}
         bulk = []
         for group in self._given:
-            if group.variables.shape[1] == 1 or not len(group.variables):
-                at = self._wiring.offsets[group.variables[:, 0], None] + np.arange(group.log_tables.shape[2])
+            if group.variables.shape[1] == 1 or not len(group):
+                at = self._wiring.offsets[group.variables[:, 0], None] + np.arange(group.shape[0])
                 beliefs = torch.from_numpy(result.marginals[:, at])
             else:
                 beliefs = torch.from_numpy(next(large))
@@ -191,16 +222,11 @@ class FactorGraph(Distribution):
                 listed.update({int(f): beliefs[:, n] for n, f in enumerate(group.members)})
         return [listed[f] for f in sorted(listed)] + bulk
 
-    def argmax(self) -> Best:
-        """Return an assignment (B, V): the best one where it can be computed, else a good one.
-
-        It is the best one with engine ``exact`` and on forests; elsewhere it is the result of max-product, with the
-        options of the graph if its engine is ``max_product``.
-        """
+    def _viterbi(self) -> tuple[Tensor, Tensor]:
         result = self._maximum()
         check_possible(result.log_z, "argmax", noun="assignment found for graph", parts=GRAPHS["parts"])
         assert result.assignment is not None
-        return self._best(torch.from_numpy(result.assignment))
+        return torch.from_numpy(result.assignment), torch.from_numpy(result.log_z)
 
     def _maximum(self) -> Result:
         """Return the result of a search for the best assignments: these, and their scores as ``log_z``."""
@@ -209,13 +235,7 @@ class FactorGraph(Distribution):
             return found
         return self.infer() if self.engine == "max_product" else self.using("max_product").infer()
 
-    def topk(self, k: int) -> Best:
-        """Return the k best assignments (B, k, V), all different, best first; -1 if there are fewer.
-
-        It needs exact maxima: engine ``exact``, or a forest. Each further assignment takes up to V of them (Lawler,
-        1972).
-        """
-        check_count("k", k)
+    def _ranked(self, k: int) -> tuple[Tensor, Tensor]:
         first = self._maximum()
         if first.kind != "exact":
             raise ValueRangeError(f"topk needs exact maxima, which {self} has not: use engine='exact', or a forest.")
@@ -226,12 +246,12 @@ class FactorGraph(Distribution):
         assert first.assignment is not None
         # Of each graph: the best assignment of each part of the space that is left, with the mask of the part.
         heaps = [[(-first.log_z[b], 0, first.assignment[b], np.ones(len(owner), bool))] for b in range(B)]
-        values = np.full((B, k, V), -1)
+        values, scores = np.full((B, k, V), -1), np.full((B, k), -np.inf)
         for rank in range(k):
             parts = [heappop(heap) if heap else None for heap in heaps]
             for b, part in enumerate(parts):
                 if part is not None:
-                    values[b, rank] = part[2]
+                    values[b, rank], scores[b, rank] = part[2], -part[0]
             for v in range(V if rank < k - 1 else 0):
                 masks = np.zeros((B, len(owner)), bool)
                 for b, part in enumerate(parts):
@@ -240,13 +260,11 @@ class FactorGraph(Distribution):
                         masks[b] = part[3] & np.where(owner < v, same, (owner > v) | ~same)
                 if not masks.any():
                     continue
-                new = self._copy()
-                new._restrict(masks)
-                found = new._maximum()
+                found = self._masked(torch.from_numpy(masks))._maximum()
                 assert found.assignment is not None
                 for b in np.flatnonzero(found.log_z > -np.inf).tolist():
                     heappush(heaps[b], (-found.log_z[b], rank * V + v + 1, found.assignment[b], masks[b]))
-        return self._best(torch.from_numpy(values), ranks=True)
+        return torch.from_numpy(values), torch.from_numpy(scores)
 
     def mbr(self) -> Best:
         """Return the states (B, V) with the most expected hits under the marginals."""
@@ -273,8 +291,8 @@ class FactorGraph(Distribution):
         total = self._unary[rows, torch.from_numpy(self._wiring.offsets[:-1]) + states].sum(dim=1)
         for group in self._groups:
             of_factors = states[:, torch.from_numpy(group.variables)]  # (B, F, k)
-            first = rows if len(group.log_tables) > 1 else rows * 0
-            scores = group.log_tables[(first, torch.from_numpy(group.which), *of_factors.unbind(dim=2))]
+            first = rows if len(group.tensor) > 1 else rows * 0
+            scores = group.tensor[(first, torch.from_numpy(group.which), *of_factors.unbind(dim=2))]
             total = total + scores.sum(dim=1)
         for factor in self._wiring.structured:
             chosen = states.numpy()[:, factor.variables]
@@ -287,105 +305,75 @@ class FactorGraph(Distribution):
             total = total + scores
         return total
 
-    def log_prob(self, value: Any) -> Tensor:
-        """Return log p(x) (B,) of states (V,) or (B, V), or with the axes of ``sample``, with the engine's log Z."""
-        check_possible(self.infer().log_z, "no probabilities", **GRAPHS)
-        return self._of_each(self.score, value) - self.log_partition()
+    def _score(self, structure: Any) -> Tensor:
+        return self.score(structure)
+
+    def entropy(self) -> Tensor:
+        """Return the entropy of the engine's beliefs in nats (B,), at least 0. Table factors only."""
+        value = super().entropy()
+        if self.engine in ("exact", "trw", "gibbs"):
+            return value
+        # Bethe's entropy: that of all factors, and of each variable as often as its factors count it too much.
+        _, own, *beliefs = self._moments()
+        degrees = np.zeros(self._wiring.n_variables, np.int64)
+        for group in self._groups:
+            np.add.at(degrees, group.variables, 1)
+        entropies = [torch.special.entr(p).flatten(1).sum(dim=1) for p in beliefs]
+        weights = torch.from_numpy(np.repeat(1 - degrees, self.n_states))
+        return sum(entropies, (torch.special.entr(own) * weights).sum(dim=1)).clamp(min=0)
 
     def kl(self, other: Self) -> Tensor:
         """Return KL(self || other) in nats (B,) of two graphs with the same factors, whose engines are exact.
 
         It is inf where ``other`` forbids what ``self`` allows. Table factors only.
         """
-        p, q = self._wiring, other._wiring
-        scopes = [[group.variables for group in wiring.groups] for wiring in (p, q)]
-        same = self._sizes == other._sizes and np.array_equal(p.n_states, q.n_states)
-        if not (same and len(scopes[0]) == len(scopes[1]) and all(map(np.array_equal, *scopes))):
-            raise ShapeError(f"kl needs two graphs with the same variables and factors, got {self} and {other}.")
-        if p.structured or q.structured:
-            raise ValueRangeError("kl needs the beliefs of each factor, which structured factors do not provide.")
-        for graph in (self, other):
-            check_possible(graph.infer().log_z, "no divergence", **GRAPHS)
-            if graph.kind != "exact":
+        for graph in (self, other) if self._is_alike(other) else ():
+            if graph.kind != "exact" or graph.engine == "max_product":
                 raise ValueRangeError(f"kl needs exact results, which {graph} has not: use engine='exact'.")
-        value = other.log_partition() - self.log_partition()
-        result = self.infer()
-        beliefs = [result.marginals, *(result.factor_marginals if self._groups else ())]
-        own = [self._unary, *(group.log_tables[:, group.which] for group in self._groups)]
-        theirs = [other._unary, *(group.log_tables[:, group.which] for group in other._groups)]
-        forbidden = torch.zeros(len(value), dtype=torch.bool)
-        for belief, mine, given in zip(beliefs, own, theirs, strict=True):
-            weights = torch.from_numpy(belief)
-            value = value + expectation(weights, mine) - expectation(weights, given)
-            forbidden |= ((weights > 0) & torch.isneginf(given)).flatten(1).any(dim=1)
-        return torch.where(forbidden, torch.inf, value.clamp(min=0))
+        with torch.no_grad():
+            return super().kl(other)
 
-    def entropy(self) -> Tensor:
-        """Return the entropy of the engine's beliefs in nats (B,), at least 0. Table factors only."""
-        if self._wiring.structured:
-            name = self._wiring.structured_name
-            raise ValueRangeError(f"entropy needs the beliefs of each factor, which {name} does not provide.")
-        result = self.infer()
-        check_possible(result.log_z, "no entropy", **GRAPHS)
-        difference = self.engine in ("exact", "trw", "gibbs")  # of log Z and scores; the others have Bethe's entropy
-        value = result.log_z - _expectation(result.marginals, self._wiring.log_unary)
-        bethe, degrees = np.zeros(self.n_graphs), np.zeros(self._wiring.n_variables, np.int64)
-        for beliefs, group in zip(result.factor_marginals if self._groups else (), self._wiring.groups, strict=True):
-            value = value - _expectation(beliefs, group.dense())
-            bethe = bethe + entr(beliefs).reshape(self.n_graphs, -1).sum(axis=1)
-            np.add.at(degrees, group.variables, 1)
-        bethe = bethe + (entr(result.marginals) * np.repeat(1 - degrees, self.n_states)).sum(axis=1)
-        return torch.from_numpy(np.maximum(value if difference else bethe, 0))
+    def _is_alike(self, other: Any) -> bool:
+        if not isinstance(other, FactorGraph) or self._sizes != other._sizes or len(self._groups) != len(other._groups):
+            return False
+        pairs = zip(self._groups, other._groups, strict=True)
+        return np.array_equal(self.n_states, other.n_states) and all(
+            np.array_equal(one.variables, two.variables) for one, two in pairs
+        )
 
-    def condition(self, *, known: Any = None, allowed: Any = None) -> Self:
-        """Return the distribution given evidence.
+    def _forbidden_by(self, other: Self) -> "FactorGraph":
+        tables = []
+        for one, two in zip(self._groups, other._groups, strict=True):
+            tables.append((one.variables, forbidden(one.tensor[:, one.which], two.tensor[:, two.which])))
+        unary = forbidden(self._unary, other._unary)
+        return FactorGraph(self.n_states, tables=tables, log_unary=unary, engine=self.engine, **self.options)
 
-        Parameters
-        ----------
-        known : dict of int to int, or Tensor of int (V,) or (B, V), optional
-            States of some variables, in all graphs, or the state of each variable, -1 where unknown.
-        allowed : Tensor of bool (V, S) or (B, V, S), optional
-            States that each variable may take, S the largest number of states; entries beyond a variable's states are
-            ignored.
-        """
-        new = self._copy()
-        offsets, V = self._wiring.offsets, self._wiring.n_variables
+    def _agreeing(self, known: Any) -> Tensor:
+        V, offsets = self._wiring.n_variables, self._wiring.offsets
         if isinstance(known, Mapping):
             states, known = known, np.full(V, -1)
             for v, state in states.items():
                 if not 0 <= v < V:
                     raise ValueRangeError(f"known has variable {v}, but there are {V}, numbered from 0.")
                 known[v] = state
-        if known is not None:
-            given = self._states(known, lowest=-1).numpy()
-            repeated = np.repeat(given, self.n_states, axis=1)
-            place = np.arange(offsets[-1]) - np.repeat(offsets[:-1], self.n_states)
-            new._restrict((repeated < 0) | (repeated == place))
-        if allowed is not None:
-            new._restrict(self._mask(allowed))
-        return new
+        given = np.repeat(self._states(known, lowest=-1).numpy(), self.n_states, axis=1)
+        place = np.arange(offsets[-1]) - np.repeat(offsets[:-1], self.n_states)
+        return torch.from_numpy((given < 0) | (given == place))
+
+    def _permitted(self, allowed: Any) -> Tensor:
+        S, given = int(self.n_states.max(initial=0)), as_tensor("allowed", allowed)
+        given = given.expand(self.n_graphs, *given.shape[-2:]) if given.ndim == 2 or len(given) == 1 else given
+        mask = bool_mask("allowed", given, "B V S", CPU, B=self.n_graphs, V=self._wiring.n_variables, S=S)
+        return mask[:, torch.from_numpy(np.arange(S) < self.n_states[:, None])]
+
+    def _masked(self, mask: Tensor) -> Self:
+        return self._with(self._unary.masked_fill(~mask, -torch.inf))
 
     def _copies(self, B: int) -> Self:
-        if self._wiring.structured:
-            raise ValueRangeError("graphs with structured factors cannot be expanded: make them with n_graphs=B.")
-        tables = [(group.variables, group.log_tables[0], group.which) for group in self._groups]
-        unary, options = self._unary.expand(B, -1), self.options
-        return type(self)(self.n_states, tables=tables, log_unary=unary, n_graphs=B, engine=self.engine, **options)
+        return self._with(self._unary.expand(B, -1))
 
     def _named(self, value: Tensor, labels: Any) -> list[Any]:
         raise ValueRangeError("the variables of a factor graph have no common names of states.")
-
-    def _restrict(self, possible: NDArray[np.bool_]) -> None:
-        """Forbid flat states (B, N) that are not ``possible``."""
-        self._unary = self._unary.masked_fill(~torch.from_numpy(possible), -torch.inf)
-        self._wiring = self._wiring.with_unary(np.where(possible, self._wiring.log_unary, -np.inf))
-
-    def _mask(self, allowed: Any) -> NDArray[np.bool_]:
-        """Convert (V, S) or (B, V, S) to flat (B, N)."""
-        S, given = int(self.n_states.max(initial=0)), as_tensor("allowed", allowed)
-        given = given.expand(self.n_graphs, *given.shape[-2:]) if given.ndim == 2 or len(given) == 1 else given
-        mask = bool_mask("allowed", given, "B V S", CPU, B=self.n_graphs, V=self._wiring.n_variables, S=S).numpy()
-        return mask[:, np.arange(S) < self.n_states[:, None]]
 
     def _states(self, assignment: Any, lowest: int) -> Tensor:
         """Return checked states (B, V) of (V,) or (B, V)."""
@@ -410,17 +398,11 @@ def _sum_unary(groups: list[Group], log_unary: Any, n_graphs: int, offsets: NDAr
     total = torch.zeros(1, int(offsets[-1]), dtype=torch.float64) if log_unary is None else doubles("", log_unary)
     total = (total[None] if total.ndim == 1 else total).expand(n_graphs, -1)
     for group in groups:
-        if group.variables.shape[1] == 1 and len(group.variables):
-            at = offsets[group.variables[:, 0], None] + np.arange(group.log_tables.shape[2])
-            scores = group.log_tables[:, torch.from_numpy(group.which)].expand(n_graphs, -1, -1)
+        if group.variables.shape[1] == 1 and len(group):
+            at = offsets[group.variables[:, 0], None] + np.arange(group.shape[0])
+            scores = group.tensor[:, torch.from_numpy(group.which)].expand(n_graphs, -1, -1)
             total = total.index_add(1, torch.from_numpy(at).reshape(-1), scores.flatten(1))
     return total
-
-
-def _expectation(probabilities: NDArray[np.float64], scores: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return the sum of p * score (B,), where 0 * -inf is 0."""
-    safe = np.where(scores == -np.inf, 0, scores)
-    return (probabilities * safe).sum(axis=tuple(range(1, probabilities.ndim)))
 
 
 def _warn(engine: str, result: Result) -> None:

@@ -10,24 +10,25 @@ import torch
 from torch import Tensor
 
 from trelliswork.compute.checks import as_array
-from trelliswork.distributions.tensors import as_tensor
+from trelliswork.distributions.tensors import as_tensor, host
 from trelliswork.errors import ShapeError, ValueRangeError
 from trelliswork.inference.graph import Tables
 from trelliswork.inference.graph.potentials import Integers
 
 
 @dataclass(frozen=True)
-class Group:
-    """Table factors over variables with the same numbers of states: as `Tables`, but with a tensor."""
+class Group(Tables):
+    """Table factors over variables with the same numbers of states, and the tensor that their tables came from."""
 
-    variables: Integers  # (F, k)
-    which: Integers  # (F,)
-    log_tables: Tensor  # (1 or B, U, s1, .., sk)
-    members: Integers | None  # (F,) positions in the user's list; None for factors passed as arrays
+    tensor: Tensor  # (1 or B, U, s1, .., sk)
+    members: Integers | None = None  # (F,) positions in the user's list; None for factors passed as arrays
 
-    def arrays(self) -> Tables:
-        """Return the same for the engines."""
-        return Tables(self.variables, self.which, np.array(self.log_tables.detach().numpy(), order="C"))
+    @classmethod
+    def of(cls, variables: Any, which: Any, tensor: Tensor, members: Any = None) -> "Group":
+        """Return the group of factors whose tables are in a tensor."""
+        scopes, numbers = np.array(variables, np.int64), np.array(which, np.int64)
+        places = None if members is None else np.array(members, np.int64)
+        return cls(scopes, numbers, np.array(host(tensor), order="C"), tensor, places)
 
 
 def doubles(name: str, values: Any) -> Tensor:
@@ -40,7 +41,7 @@ def doubles(name: str, values: Any) -> Tensor:
 
 def from_list(factors: Iterable[tuple[Any, Any]], n_states: Integers) -> list[Group]:
     """Group pairs (variables, log_table) by shape; a table object that is passed several times is shared."""
-    lists: dict[tuple[Any, ...], dict[str, Any]] = {}
+    lists: dict[tuple[Any, ...], tuple[Any, ...]] = {}
     for f, factor in enumerate(factors):
         try:
             variables, table = factor
@@ -60,26 +61,17 @@ def from_list(factors: Iterable[tuple[Any, Any]], n_states: Integers) -> list[Gr
                 f"the table of factor {f} must have shape {shape} or (B, {', '.join(map(str, shape))}), the states of "
                 f"variables {list(scope)}, got {got}."
             )
-        entry = lists.setdefault(
-            (shape, got[0] if len(got) > len(shape) else 0), {"scopes": [], "which": [], "tables": {}, "members": []}
-        )
+        batched = got[0] if len(got) > len(shape) else 0
+        scopes, which, tables, members = lists.setdefault((shape, batched), ([], [], {}, []))
         # the table itself is kept beside its number, so that its id is not reused
-        number, _ = entry["tables"].setdefault(id(table), (len(entry["tables"]), table))
-        entry["which"].append(number)
-        entry["scopes"].append(scope)
-        entry["members"].append(f)
+        number, _ = tables.setdefault(id(table), (len(tables), table))
+        which.append(number)
+        scopes.append(scope)
+        members.append(f)
     groups = []
-    for (_, batched), entry in lists.items():
-        tables = [doubles("a table", table) for _, table in entry["tables"].values()]
-        stacked = torch.stack(tables, dim=1 if batched else 0)
-        groups.append(
-            Group(
-                np.array(entry["scopes"], np.int64),
-                np.array(entry["which"], np.int64),
-                stacked if batched else stacked[None],
-                np.array(entry["members"], np.int64),
-            )
-        )
+    for (_, batched), (scopes, which, tables, members) in lists.items():
+        stacked = torch.stack([doubles("a table", table) for _, table in tables.values()], dim=1 if batched else 0)
+        groups.append(Group.of(scopes, which, stacked if batched else stacked[None], members))
     return groups
 
 
@@ -114,4 +106,4 @@ def from_arrays(given: Sequence[Any]) -> Group:
         which = np.arange(F) if U == F else np.zeros(F, np.int64)
     else:
         raise ShapeError(f"log_tables has U={U} tables for F={F} factors: pass which, the table of each factor.")
-    return Group(variables.astype(np.int64), which.astype(np.int64), tables, None)
+    return Group.of(variables, which, tables)

@@ -1,13 +1,13 @@
 """Distributions over the trees of a sentence under a grammar."""
 
-from typing import Any, NamedTuple, Self
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from trelliswork.compute.checks import check_count, check_lengths, check_shape
-from trelliswork.distributions.base import Best, LogLinear
+from trelliswork.distributions.base import Best, Distribution
 from trelliswork.distributions.span_tree import SpanTree, check_charts, compatible, named_spans, span_mask
 from trelliswork.distributions.tensors import ARRAYS, CPU, clean, draw_seeds, expectation, floats, gradients, host
 from trelliswork.errors import ShapeError, ValueRangeError
@@ -26,7 +26,7 @@ class GrammarExpectations(NamedTuple):
     symbols: Tensor
 
 
-class GrammarTree(LogLinear):
+class GrammarTree(Distribution):
     r"""Trees of a dense grammar in Chomsky normal form, weighted or probabilistic (a PCFG).
 
     .. math:: p(y) \propto \exp\Big(r(A_0) + \sum_{A \to x y \,\in\, y} w(A, x, y) + \sum_i t_i(x_i)\Big)
@@ -63,6 +63,7 @@ class GrammarTree(LogLinear):
 
     _nouns = grammar.TREES
     _axes = "B n n L"
+    _n_own = 2
 
     def __init__(
         self,
@@ -90,6 +91,7 @@ class GrammarTree(LogLinear):
             raise ShapeError(f"a grammar needs sentences, nonterminals and preterminals, got sizes {sizes}.")
         B, n, device = sizes["B"], sizes["n"], tensors["log_root"].device
         self._dtype, self._device, self._by_torch = dtype, device, device != CPU
+        self._sizes = B, n, n
         counts = check_lengths(host(lengths), B, n)
         self.lengths = torch.as_tensor(counts, device=device)
         valid = {"log_terminals": np.arange(n) < counts[:, None], "log_symbols": span_mask(counts, n)}
@@ -119,11 +121,6 @@ class GrammarTree(LogLinear):
         moments = self._moments()
         return moments._replace(log_z=moments.log_z.to(self._dtype))
 
-    @property
-    def _sizes(self) -> tuple[int, ...]:
-        B, n, _ = self.log_terminals.shape
-        return B, n, n
-
     def _ranked(self, k: int) -> tuple[Tensor, Tensor]:
         check_count("k", k)
         return self._with_scores(*grammar.topk(self._grammar(), k))
@@ -146,27 +143,21 @@ class GrammarTree(LogLinear):
     def _agreeing(self, known: Any) -> Tensor:
         return compatible(self._check_charts(known), self.lengths, self.log_rules.shape[1])
 
-    def _copies(self, B: int) -> Self:
-        symbols, root, rules, terminals = self._inputs
-        each = (x.expand(B, *x.shape[1:]) for x in (symbols, terminals, self.lengths))
-        symbols, terminals, lengths = each
-        return self._like(symbols, root, rules, terminals, lengths=lengths)
-
     def _named(self, value: Tensor, labels: Any) -> list[Any]:
         return named_spans(value, labels)
 
     @property
     def _inputs(self) -> tuple[Tensor, ...]:
-        """Evidence, zeros if there is none, and the scores of the grammar."""
+        """Evidence, zeros if there is none, and the scores of the sentences and of the grammar."""
         symbols = self.log_symbols
         if symbols is None:
             B, n, P = self.log_terminals.shape
             symbols = self.log_terminals.new_zeros(1, 1, 1, 1).expand(B, n, n, len(self.log_root) + P)
-        return symbols, self.log_root, self.log_rules, self.log_terminals
+        return symbols, self.log_terminals, self.log_root, self.log_rules
 
     def _make(self, *scores: Tensor, **options: Any) -> Any:
-        symbols, *shared = scores
-        return GrammarTree(*shared, log_symbols=symbols, **options)
+        symbols, terminals, *shared = scores
+        return super()._make(*shared, terminals, log_symbols=symbols, **options)
 
     def _grammar(self) -> Grammar:
         symbols = None if self.log_symbols is None else doubles(self.log_symbols)
@@ -175,7 +166,8 @@ class GrammarTree(LogLinear):
 
     def _log_z(self) -> Tensor:
         module = torch_path if self._by_torch else autograd
-        return module.grammar_log_partition(*self._inputs[1:], self.log_symbols, self.lengths)
+        scores = self.log_root, self.log_rules, self.log_terminals, self.log_symbols
+        return module.grammar_log_partition(*scores, self.lengths)
 
     def _moments(self) -> GrammarExpectations:
         if not self._by_torch and not self._needs_graph:
@@ -184,7 +176,7 @@ class GrammarTree(LogLinear):
                 x.astype(ARRAYS[self._dtype], copy=False) for x in (moments.roots, moments.rules, moments.symbols)
             )
             return GrammarExpectations(torch.from_numpy(moments.log_z), *map(torch.from_numpy, arrays))
-        B, (symbols, root, rules, terminals) = len(self.lengths), (x.double() for x in self._inputs)
+        B, (symbols, terminals, root, rules) = len(self.lengths), (x.double() for x in self._inputs)
         log_z, *found = gradients(  # with one copy per sentence, the gradient of each copy is its own expectations
             lambda root, rules, symbols: torch_path.grammar_log_partition(
                 root, rules, terminals, symbols, self.lengths

@@ -1,5 +1,6 @@
 """Distributions over label sequences with first-order dependencies: posteriors of HMM and CRF taggers."""
 
+from abc import abstractmethod
 from functools import cached_property
 from operator import attrgetter
 from typing import Any, ClassVar, Self
@@ -10,16 +11,67 @@ from torch import Tensor
 
 from trelliswork.compute.checks import check_lengths, check_shape
 from trelliswork.compute.kernels.scores import are_scores
-from trelliswork.distributions.base import Best
+from trelliswork.distributions.base import Best, Distribution
 from trelliswork.distributions.path_structure import ChainExpectations, PairStructure
-from trelliswork.distributions.tensors import CPU, check_integers, clean, expectation, floats, gradients, host, view
+from trelliswork.distributions.tensors import (
+    CPU,
+    bool_mask,
+    check_integers,
+    clean,
+    expectation,
+    floats,
+    gradients,
+    host,
+)
 from trelliswork.errors import ValueRangeError
 from trelliswork.inference import chain
 from trelliswork.inference.chain import autograd
 from trelliswork.inference.chain.beam import Beam, chosen_beam
 
 
-class LinearChain(PairStructure):
+class Labelings(Distribution):
+    """Base class of distributions over label sequences: chains of labels, and of states that emit labels."""
+
+    n_labels: int
+
+    def mbr(self) -> Best:
+        """Return the labels (B, T) with the most expected hits: posterior decoding."""
+        with torch.no_grad():
+            log_z, marginals = self._sums()[:2]
+        self._check_possible(log_z, "nothing to decode")
+        return self._best(marginals.argmax(dim=2).masked_fill(~self._inside(marginals.shape[1]), -1))
+
+    def condition(self, *, known: Any = None, allowed: Any = None, rules: Any = None, labels: Any = None) -> Any:
+        """Return the chain given evidence; the difference of the log partitions is the evidence's log probability.
+
+        Parameters
+        ----------
+        known : Tensor of int (B, T), optional
+            Known labels; -1 for unknown.
+        allowed : Tensor of bool (B, T, S), optional
+            Labels that each position may take.
+        rules : Rule or str, optional
+            What must hold in the whole sequence (`trelliswork.rules`); the result is a `RuledChain`.
+        labels : list of str
+            Names of the labels, for rules.
+        """
+        given = super().condition(known=known, allowed=allowed)
+        return given if rules is None else given._under(rules, labels)
+
+    @abstractmethod
+    def _under(self, rules: Any, labels: Any) -> Any:
+        """Return the chain under rules about labels with these names."""
+
+    def _permitted(self, allowed: Any) -> Tensor:
+        B, T = self._sizes
+        return bool_mask("allowed", allowed, "B T S", self._device, B=B, T=T, S=self.n_labels)
+
+    def _agreeing(self, known: Any) -> Tensor:
+        labels = check_integers("known", known, self._sizes, -1, self.n_labels - 1, self._inside(self._sizes[1]))
+        return (labels[..., None] < 0) | (labels[..., None] == torch.arange(self.n_labels, device=self._device))
+
+
+class LinearChain(Labelings, PairStructure):
     r"""Label sequences scored by labels and pairs of neighboring labels.
 
     .. math:: p(y) \propto \exp\Big(\sum_t u_t(y_t) + \sum_t w_t(y_t, y_{t+1}) + s(y_1) + e(y_T)\Big)
@@ -54,7 +106,6 @@ class LinearChain(PairStructure):
     """
 
     _alike: ClassVar[str] = "chains of the same shape and lengths"
-    _axes: ClassVar[str] = "B T S"
 
     def __init__(
         self,
@@ -74,7 +125,7 @@ class LinearChain(PairStructure):
         if pairwise.device != device:
             raise ValueRangeError(f"log_unary is on {device}, log_pairwise on {pairwise.device}: move one of them.")
         self._dtype, self._device, self._by_torch = dtype, device, device != CPU
-        self._batch = B, T
+        self._sizes, self.n_labels = (B, T), S
         self._lengths = None if lengths is None else check_lengths(host(lengths), B, T)
         if log_start is not None:
             start = self._edge("log_start", log_start, unary)
@@ -104,7 +155,7 @@ class LinearChain(PairStructure):
     def _potentials(self) -> chain.Potentials:
         """The potentials laid out for the kernels."""
         if self._by_torch:
-            own, between = (host(scores.detach()) for scores in self._inputs)
+            own, between = (host(scores) for scores in self._inputs)
             return chain.chain_potentials(own, between, host(self.lengths))
         if not are_scores(*self._arrays):
             raise ValueRangeError(
@@ -115,7 +166,7 @@ class LinearChain(PairStructure):
     @cached_property
     def _arrays(self) -> list[Any]:
         """The scores as contiguous arrays, copied only where they are not contiguous."""
-        return [np.ascontiguousarray(view(scores)) for scores in self._inputs]
+        return [np.ascontiguousarray(host(scores)) for scores in self._inputs]
 
     @cached_property
     def _laid_out(self) -> chain.Potentials:
@@ -129,14 +180,10 @@ class LinearChain(PairStructure):
         B, T, S = self.log_unary.shape
         return f"LinearChain(B={B}, T={T}, S={S}, dtype={self.log_unary.dtype})"
 
-    @property
-    def _sizes(self) -> tuple[int, ...]:
-        return self._batch
-
     @cached_property
     def lengths(self) -> Tensor:  # type: ignore[override]  # made when needed: a short sentence takes less time
         """Length of each sequence (B,)."""
-        lengths = check_lengths(self._lengths, *self._batch)
+        lengths = check_lengths(self._lengths, *self._sizes)
         return torch.as_tensor(lengths, device=self._device)
 
     def expectations(self) -> ChainExpectations:
@@ -157,49 +204,16 @@ class LinearChain(PairStructure):
     def _ranked(self, k: int) -> tuple[Tensor, Tensor]:
         return self._with_scores(*chain.topk(self._potentials, k))
 
-    def mbr(self) -> Best:
-        """Return the labels (B, T) with the most expected hits: posterior decoding."""
-        with torch.no_grad():
-            log_z, marginals, _ = self._sums()
-        self._check_possible(log_z, "nothing to decode")
-        return self._best(marginals.argmax(dim=2).masked_fill(~self._inside(marginals.shape[1]), -1))
-
     def _draw(self, n: int, generator: torch.Generator | None) -> Tensor:
         B, T, _ = self.log_unary.shape
         device = generator.device if generator is not None else self.log_unary.device
         uniforms = torch.rand((n, B, T), dtype=torch.float64, generator=generator, device=device)
         return self._tensor(chain.sample(self._potentials, uniforms.cpu().numpy()))
 
-    def _agreeing(self, known: Any) -> Tensor:
-        (B, T, S), device = self._scores.shape, self._device
-        labels = check_integers("known", known, (B, T), -1, S - 1, self._inside(T))[..., None]
-        return (labels < 0) | (labels == torch.arange(S, device=device))
-
-    def condition(self, *, known: Any = None, allowed: Any = None, rules: Any = None, labels: Any = None) -> Any:
-        """Return the chain given evidence; the difference of the log partitions is the evidence's log probability.
-
-        Parameters
-        ----------
-        known : Tensor of int (B, T), optional
-            Known labels; -1 for unknown.
-        allowed : Tensor of bool (B, T, S), optional
-            Labels that each position may take.
-        rules : Rule or str, optional
-            What must hold in the whole sequence (`trelliswork.rules`); the result is a `RuledChain`.
-        labels : list of str
-            Names of the labels, for rules.
-        """
-        return super().condition(known=known, allowed=allowed)._under(rules, labels)
-
-    def _under(self, rules: Any, labels: Any, emits: Any = None) -> Any:
-        """Return the chain under rules about the labels that states emit; itself if there are no rules."""
+    def _under(self, rules: Any, labels: Any) -> Any:
         from trelliswork.distributions.ruled_chain import RuledChain
 
-        if rules is None:
-            return self
-        if labels is None:
-            raise ValueRangeError("rules speak about names: pass labels=[...], the names of the label ids.")
-        return RuledChain(self, rules, list(labels), emits)
+        return RuledChain(self, rules, labels)
 
     def within(self, beam: Beam | str) -> "LinearChain":
         """Return the chain restricted to few labels per position: a ``BeamChain``, whose log Z is a lower bound.
@@ -246,8 +260,9 @@ class LinearChain(PairStructure):
         )
         return log_z, nodes, edges[:, : T - 1] if per_position else edges.sum(dim=1)
 
-    def _is_alike(self, other: Self) -> bool:
-        return isinstance(other, LinearChain) and self._scores.shape == other._scores.shape
+    def _is_alike(self, other: Any) -> bool:
+        alike = isinstance(other, LinearChain) and self._scores.shape == other._scores.shape
+        return alike and torch.equal(self.lengths, other.lengths)
 
     def _make(self, *scores: Tensor, **options: Any) -> Any:
         return LinearChain(*scores, **options)

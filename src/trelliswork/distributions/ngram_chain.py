@@ -1,18 +1,17 @@
 """Label sequences scored by longer label n-grams: a chain whose states are label n-grams, seen by its labels."""
 
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import torch
 from torch import Tensor
 
 from trelliswork.compute.checks import check_shape
-from trelliswork.distributions.base import Best, Distribution, Kind
-from trelliswork.distributions.linear_chain import LinearChain
-from trelliswork.distributions.tensors import as_tensor, bool_mask, check_integers
+from trelliswork.distributions.linear_chain import Labelings, LinearChain
+from trelliswork.distributions.tensors import as_tensor, check_integers
 from trelliswork.errors import ValueRangeError
 
 
-class NgramChain(Distribution):
+class NgramChain(Labelings):
     """The labels of a chain whose states are label n-grams: posteriors of taggers of order 2 and above.
 
     Parameters
@@ -30,10 +29,14 @@ class NgramChain(Distribution):
     torch.Size([1, 2, 2])
     """
 
+    _alike: ClassVar[str] = "chains of the same n-grams"
+
     def __init__(self, states: LinearChain, emits: Any, n_labels: int) -> None:
-        S = states.log_unary.shape[2]
-        self._states, self.n_labels = states, n_labels
-        self._emits = as_tensor("emits", emits, states.log_unary.device).long()
+        S = states.n_labels
+        self._states, self.n_labels, self.kind = states, n_labels, states.kind
+        self.lengths, self._sizes = states.lengths, states._sizes
+        self._dtype, self._device, self._by_torch = states._dtype, states._device, states._by_torch
+        self._emits = as_tensor("emits", emits, states._device).long()
         check_shape("emits", self._emits.shape, "S", S=S)
         if S and not 0 <= int(self._emits.min()) <= int(self._emits.max()) < n_labels:
             raise ValueRangeError(f"emits must be labels from 0 to {n_labels - 1}.")
@@ -43,95 +46,59 @@ class NgramChain(Distribution):
         return f"NgramChain(B={B}, T={T}, S={self.n_labels}, n-grams={S})"
 
     @property
-    def kind(self) -> Kind:  # type: ignore[override]
-        """What log Z is: "exact", or "lower" within a beam."""
-        return self._states.kind
+    def _inputs(self) -> tuple[Tensor, ...]:
+        return self._states._inputs
 
-    @property
-    def lengths(self) -> Tensor:
-        """Length of each sequence (B,)."""
-        return self._states.lengths
+    def _make(self, *scores: Tensor, **options: Any) -> "NgramChain":
+        return NgramChain(self._states._like(*scores, **options), self._emits, self.n_labels)
 
-    @property
-    def _sizes(self) -> tuple[int, ...]:
-        return self._states._sizes
+    def _log_z(self) -> Tensor:
+        return self._states._log_z()
 
-    def log_partition(self) -> Tensor:
-        """Return log Z (B,)."""
-        return self._states.log_partition()
-
-    def marginals(self) -> Tensor:
-        """Return p(y_t = j), (B, T, S)."""
+    def _sums(self) -> tuple[Tensor, Tensor]:
         marginals = self._states.marginals()
-        return marginals.new_zeros((*marginals.shape[:2], self.n_labels)).index_add(2, self._emits, marginals)
+        by_label = marginals.new_zeros((*marginals.shape[:2], self.n_labels)).index_add(2, self._emits, marginals)
+        return self._log_z(), by_label
 
-    def argmax(self) -> Best:
-        """Return the best labels (B, T)."""
-        return self._best(self._last(self._states.argmax().value))
+    def _moments(self) -> Any:
+        return self._states._moments()
 
-    def topk(self, k: int) -> Best:
-        """Return the k best labelings (B, k, T), best first; -1 if there are fewer."""
-        return self._best(self._last(self._states.topk(k).value), ranks=True)
+    def _moments_for(self, other: Self) -> Any:
+        return self._states._moments_for(other._states)
 
-    def mbr(self) -> Best:
-        """Return the labels (B, T) with the most expected hits."""
-        with torch.no_grad():
-            best = self.marginals().argmax(dim=2)
-        inside = torch.arange(best.shape[1], device=best.device) < self.lengths[:, None]
-        return self._best(best.masked_fill(~inside, -1))
+    def _expected_score(self, moments: Any) -> Tensor:
+        return self._states._expected_score(moments)
 
-    def entropy(self) -> Tensor:
-        """Return the entropy in nats (B,)."""
-        return self._states.entropy()
+    def _viterbi(self) -> tuple[Tensor, Tensor]:
+        states, scores = self._states._viterbi()
+        return self._last(states), scores
 
-    def log_prob(self, value: Any) -> Tensor:
-        """Return log p(y) (B,) of labels (B, T), or with the axes that ``sample`` puts before them.
-
-        It is -inf if they are impossible. The padding is ignored.
-        """
-        labels, log_z = as_tensor("labels", value, self._emits.device), self.log_partition()
-        self._states._check_possible(log_z, "no probabilities")
-        return self._of_each(lambda y: NgramChain.condition(self, known=y.clamp(min=0)).log_partition(), labels) - log_z
-
-    def kl(self, other: Self) -> Tensor:
-        """Return KL(self || other) in nats (B,) for a distribution with the same n-grams."""
-        if not torch.equal(self._emits, other._emits):
-            raise ValueRangeError(f"kl needs two chains of the same n-grams, got {self} and {other}.")
-        return self._states.kl(other._states)
-
-    def condition(
-        self, *, known: Any = None, allowed: Any = None, rules: Any = None, labels: Any = None
-    ) -> "NgramChain":
-        """Return the chain given evidence.
-
-        Parameters
-        ----------
-        known : Tensor of int (B, T), optional
-            Known labels; -1 for unknown.
-        allowed : Tensor of bool (B, T, S), optional
-            Labels that each position may take.
-        rules : Rule or str, optional
-            What must hold in the whole sequence; the result is a `RuledChain`.
-        labels : list of str
-            Names of the labels, for rules.
-        """
-        (B, T), device, S = self._sizes, self._emits.device, self.n_labels
-        mask = torch.ones((B, T, S), dtype=torch.bool, device=device)
-        if allowed is not None:
-            mask &= bool_mask("allowed", allowed, "B T S", device, B=B, T=T, S=S)
-        if known is not None:
-            ids = check_integers("known", known, (B, T), -1, S - 1)
-            mask &= (ids[:, :, None] < 0) | (ids[:, :, None] == torch.arange(S, device=device))
-        states = self._states.condition(allowed=mask[:, :, self._emits])
-        if rules is not None:
-            return states._under(rules, labels, self._emits.cpu().numpy())
-        return NgramChain(states, self._emits, S)
+    def _ranked(self, k: int) -> tuple[Tensor, Tensor]:
+        states, scores = self._states._ranked(k)
+        return self._last(states), scores
 
     def _draw(self, n: int, generator: torch.Generator | None) -> Tensor:
         return self._last(self._states._draw(n, generator))
 
+    def _score(self, structure: Any) -> Tensor:
+        inside = self._inside(self._sizes[1])
+        labels = check_integers("labels", structure, self._sizes, 0, self.n_labels - 1, inside)
+        return NgramChain._masked(self, self._agreeing(labels))._log_z()
+
+    def _is_alike(self, other: Any) -> bool:
+        same = type(other) is type(self) and torch.equal(self._emits, other._emits)
+        return same and self._states._is_alike(other._states)
+
+    def _masked(self, mask: Tensor) -> "NgramChain":
+        return NgramChain(self._states._masked(mask[:, :, self._emits]), self._emits, self.n_labels)
+
     def _copies(self, B: int) -> "NgramChain":
         return NgramChain(self._states._copies(B), self._emits, self.n_labels)
+
+    def _under(self, rules: Any, labels: Any) -> Any:
+        from trelliswork.distributions.ruled_chain import RuledChain
+
+        return RuledChain(self._states, rules, labels, self._emits)
 
     def _last(self, states: Tensor) -> Tensor:
         """Return the labels of states; -1 in the padding."""

@@ -8,8 +8,8 @@ import torch
 from torch import Tensor
 
 from trelliswork.compute.checks import check_scores, check_shape
-from trelliswork.distributions.base import Best, LogLinear
-from trelliswork.distributions.tensors import CPU, clean, expectation, forbidden, gradients, host
+from trelliswork.distributions.base import Distribution
+from trelliswork.distributions.tensors import CPU, clean, expectation, gradients, host
 from trelliswork.errors import ValueRangeError
 from trelliswork.inference.paths import log_partition, torch_log_partition
 from trelliswork.inference.semirings import Integers, Lattice, Recursions
@@ -24,7 +24,7 @@ class ChainExpectations(NamedTuple):
     transition_counts: Tensor
 
 
-class PairStructure(LogLinear):
+class PairStructure(Distribution):
     """Base class of structures scored by parts (B, ..) and by pairs of neighboring parts."""
 
     _scores: Tensor
@@ -41,18 +41,10 @@ class PairStructure(LogLinear):
         log_z, marginals, counts = self._sums()
         return ChainExpectations(log_z.to(self._dtype), marginals, counts)
 
-    def marginals(self) -> Tensor:
-        """Return probabilities of the parts of a structure; zero in the padding and where nothing is possible."""
-        return self._sums()[1]
-
     def transition_counts(self) -> Tensor:
         """Return the expected number of pairs of neighboring parts (B, S, S); paper 1, eq. 20."""
-        return self._sums()[2]
-
-    def _sums(self) -> tuple[Tensor, Tensor, Tensor]:
-        """Return log Z (float64), the marginals and the expected number of pairs (B, S, S)."""
-        moments: tuple[Tensor, Tensor, Tensor] = self._moments()
-        return moments
+        counts: Tensor = self._sums()[2]
+        return counts
 
 
 class PathStructure(PairStructure):
@@ -68,22 +60,13 @@ class PathStructure(PairStructure):
         if pairwise.device != scores.device:
             raise ValueRangeError(f"{name} is on {scores.device}, log_pairwise on {pairwise.device}: move one of them.")
         check_shape("log_pairwise", pairwise.shape, "S S", S=scores.shape[3])
-        check_scores("log_pairwise", host(pairwise.detach()))
+        check_scores("log_pairwise", host(pairwise))
         self._scores, self._pairs = clean(name, scores, inside).to(self._dtype), pairwise.to(self._dtype)
 
     def _ranked(self, k: int) -> tuple[Tensor, Tensor]:
         paths, scores = self._recursions.topk(self._lattice, *self._arrays(), k)
         self._check_possible(torch.from_numpy(scores[:, 0]), "nothing to decode")
         return self._with_scores(self._decode(paths), scores)
-
-    def mbr(self) -> Best:
-        """Return the structure with the most expected parts."""
-        with torch.no_grad():
-            log_z, marginals, _ = self._moments()
-        self._check_possible(log_z, "nothing to decode")
-        hits = torch.where(torch.isneginf(self._scores), -torch.inf, marginals)
-        pairs = self._pairs.detach()
-        return self._best(self._like(hits, forbidden(pairs, pairs).to(self._dtype))._viterbi()[0])
 
     def _draw(self, n: int, generator: torch.Generator | None) -> Tensor:
         shape, device = (n, len(self._scores), self._lattice.longest), generator.device if generator else self._device

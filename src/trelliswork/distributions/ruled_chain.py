@@ -1,15 +1,17 @@
 """Label sequences that satisfy rules: the product of a chain with an automaton, seen by its labels."""
 
 from collections.abc import Sequence
-from typing import Any
+from functools import reduce
+from operator import and_
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from trelliswork.distributions.base import Best, Kind
 from trelliswork.distributions.linear_chain import LinearChain
 from trelliswork.distributions.ngram_chain import NgramChain
+from trelliswork.distributions.tensors import host
 from trelliswork.errors import LimitError, ShapeError, ValueRangeError
 from trelliswork.inference.chain.beam.sparse import MOST_DENSE
 from trelliswork.inference.chain.product import Pairs
@@ -38,23 +40,26 @@ class RuledChain(NgramChain):
     ([[[0, 0], [0, 1], [1, 1], [-1, -1]]], 0.75)
     """
 
+    _alike: ClassVar[str] = "chains under the same rules"
+
     def __init__(
         self, base: LinearChain, rule: Rule | str, labels: Sequence[str], emits: Any = None, *, also: Any = ()
     ) -> None:
-        S = base.log_unary.shape[2]
-        emitted = np.arange(S) if emits is None else np.asarray(emits)
+        if labels is None:
+            raise ValueRangeError("rules speak about names: pass labels=[...], the names of the label ids.")
+        emitted = np.arange(base.n_labels) if emits is None else np.asarray(host(emits))
         if len(labels) <= emitted.max(initial=-1):
             raise ShapeError(f"labels must have the names of all labels, S={emitted.max() + 1}, got {len(labels)}.")
         self.rule = parse(rule) if isinstance(rule, str) else rule
         ruled = Ruled.of(self.rule, labels)
-        self._base, self._base_emits, self._ruled, self._labels = base, emits, ruled, labels
+        self._base, self._base_emits, self._ruled, self._labels = base, emitted, ruled, list(labels)
         scores = base._potentials
         which, self.lost = ruled.lifted(emitted).necessary(scores)
         self._which = sorted({*which, *also})
         automaton = ruled.joint(self._which)
         source, target = np.nonzero((scores.log_pairwise > -np.inf).any(axis=0))
         pairs = Pairs.of(automaton.step, automaton.live, emitted, source, target)
-        P, device = len(pairs.state), base.log_unary.device
+        P, device = len(pairs.state), base._device
         if P > MOST_DENSE:
             raise LimitError(
                 f"these rules need {P:,} pairs of labels and states of an automaton, at most {MOST_DENSE:,}."
@@ -70,6 +75,9 @@ class RuledChain(NgramChain):
             log_end=end, lengths=base.lengths,
         )  # fmt: skip
         super().__init__(states, emitted[pairs.state], len(labels))
+        self.kind = base.kind
+        if self.lost > LOST:  # the product of all rules would be too large
+            self.kind = "upper" if base.kind == "exact" else "estimate"
 
     def __repr__(self) -> str:
         B, T = self._sizes
@@ -78,46 +86,34 @@ class RuledChain(NgramChain):
     @property
     def used(self) -> Rule:
         """The parts of the rule that were multiplied in."""
-        from functools import reduce
-        from operator import and_
-
         return reduce(and_, (self._ruled.parts[r] for r in self._which))
 
-    @property
-    def kind(self) -> Kind:  # type: ignore[override]
-        """What log Z is: that of the chain, or "upper" if the product of all rules would be too large."""
-        if self.lost <= LOST:
-            return self._base.kind
-        return "upper" if self._base.kind == "exact" else "estimate"
+    def _viterbi(self) -> tuple[Tensor, Tensor]:
+        values, scores = self._ranked(1)
+        return values[:, 0], scores[:, 0]
 
-    def argmax(self) -> Best:
-        """Return the best labels (B, T)."""
-        return self._best(self.topk(1).value[:, 0])
-
-    def topk(self, k: int) -> Best:
-        """Return the k best labelings (B, k, T), best first; -1 if there are fewer."""
-        best = super().topk(k)
-        rows = best.value.reshape(-1, best.value.shape[2]).cpu().numpy()
+    def _ranked(self, k: int) -> tuple[Tensor, Tensor]:
+        """Return labelings that break no part of the rule: parts that an answer breaks are multiplied in."""
+        values, scores = super()._ranked(k)
+        rows = values.reshape(-1, values.shape[2]).cpu().numpy()
         broken = self._ruled.broken(np.maximum(rows, 0), (rows >= 0).sum(axis=1))[(rows >= 0).any(axis=1)]
         if not broken.any():
-            return best
-        also = {*self._which, *np.flatnonzero(broken.any(axis=0)).tolist()}
-        return RuledChain(self._base, self.rule, self._labels, self._base_emits, also=also).topk(k)
+            return values, scores
+        return self._again(self._base, {*self._which, *np.flatnonzero(broken.any(axis=0)).tolist()})._ranked(k)
 
-    def condition(
-        self, *, known: Any = None, allowed: Any = None, rules: Any = None, labels: Any = None
-    ) -> "RuledChain":
-        """Return the chain given more evidence, or under more rules; see ``LinearChain.condition``."""
-        base: Any = self._base if self._base_emits is None else NgramChain(self._base, self._base_emits, self.n_labels)
-        base = base.condition(known=known, allowed=allowed)
-        more = parse(rules) if isinstance(rules, str) else rules
-        return base.condition(rules=self.rule if more is None else self.rule & more, labels=labels or self._labels)
+    def _again(self, base: LinearChain, also: Any = ()) -> "RuledChain":
+        """Return another chain under the same rules, of which the parts ``also`` are multiplied in."""
+        return RuledChain(base, self.rule, self._labels, self._base_emits, also=also)
 
-    def kl(self, other: Any) -> Tensor:
-        """Return KL(self || other) in nats (B,) for a chain under the same rules."""
-        if not isinstance(other, RuledChain) or other.rule != self.rule or other._which != self._which:
-            raise ValueRangeError(f"kl needs two chains under the same rules, got {self} and {other}.")
-        return super().kl(other)
+    def _masked(self, mask: Tensor) -> "RuledChain":
+        return self._again(self._base._masked(mask[:, :, torch.from_numpy(self._base_emits)]))
 
     def _copies(self, B: int) -> "RuledChain":
-        return RuledChain(self._base._copies(B), self.rule, self._labels, self._base_emits, also=self._which)
+        return self._again(self._base._copies(B), self._which)
+
+    def _under(self, rules: Any, labels: Any) -> Any:
+        more = parse(rules) if isinstance(rules, str) else rules
+        return RuledChain(self._base, self.rule & more, labels or self._labels, self._base_emits)
+
+    def _is_alike(self, other: Any) -> bool:
+        return super()._is_alike(other) and other.rule == self.rule and other._which == self._which

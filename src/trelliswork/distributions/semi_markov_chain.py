@@ -61,6 +61,7 @@ class SemiMarkovChain(PathStructure):
         self.lengths = torch.as_tensor(counts, device=scores.device)
         inside = torch.arange(T, device=scores.device) < self.lengths[:, None]
         self._set_scores("log_segment", scores, floats("log_pairwise", log_pairwise), inside)
+        self._sizes = B, T
         self._lattice = segment.lattice(counts, T, L, S)
 
     log_segment = property(lambda self: self._scores, doc="Scores (B, T, L, S) of segments by start, length and label.")
@@ -77,10 +78,6 @@ class SemiMarkovChain(PathStructure):
         at = torch.arange(T, device=device)[:, None]
         within = starts[:, at + torch.arange(1, L + 1, device=device)] - starts[:, at + 1]
         return fits[:, :, None] & (within == 0)[..., None]  # no other segment is known to start inside
-
-    @property
-    def _sizes(self) -> tuple[int, ...]:
-        return tuple(self._scores.shape[:2])
 
     def _named(self, value: Tensor, labels: Any) -> list[Any]:
         """Return the start of each segment and the name of its label."""

@@ -7,9 +7,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from trelliswork.compute.checks import check_count, check_lengths, check_shape
-from trelliswork.distributions.base import Best
-from trelliswork.distributions.tensors import check_integers, draw_labels, draw_seeds, floats, host
+from trelliswork.compute.checks import check_lengths, check_shape
+from trelliswork.distributions.tensors import check_integers, floats, host
 from trelliswork.distributions.tree_base import PartTree
 from trelliswork.errors import ShapeError
 from trelliswork.inference.span import autograd, brackets, torch_path
@@ -55,6 +54,7 @@ class SpanTree(PartTree):
             )
         sizes = check_shape("log_span", scores.shape[:3], "B n n")
         counts = check_lengths(host(lengths), sizes["B"], sizes["n"])
+        self._sizes = sizes["B"], sizes["n"], sizes["n"]
         self._set_scores("log_span", scores, counts, span_mask(counts, sizes["n"]))
 
     log_span = property(attrgetter("_scores"), doc="Scores of spans, (B, n, n) or with labels (B, n, n, L).")
@@ -63,34 +63,20 @@ class SpanTree(PartTree):
         labels = f", L={self.log_span.shape[3]}" if self.labeled else ""
         return f"SpanTree(B={self.log_span.shape[0]}, n={self.log_span.shape[1]}{labels})"
 
-    @property
-    def _sizes(self) -> tuple[int, ...]:
-        return tuple(self.log_span.shape[:3])
+    def _search(self, scores: Any, k: int) -> tuple[Any, Any, Any]:
+        charts, values = brackets.topk(scores, host(self.lengths), k)
+        return charts, charts, values
 
-    def _ranked(self, k: int) -> tuple[Tensor, Tensor]:
-        check_count("k", k)
-        scores = self.log_span.detach() if self.labeled else self.log_span.detach()[..., None]
-        best = scores.topk(min(k, scores.shape[3]), dim=3)
-        ranks, values = brackets.topk(doubles(best.values), host(self.lengths), k)
-        B, _, n, _ = ranks.shape
-        at = np.arange(B)[:, None, None, None], np.arange(n)[:, None], np.arange(n), ranks.clip(min=0)
-        labels = np.where(ranks >= 0, host(best.indices)[at], -1)
-        return self._with_scores(labels, values)
+    def _sampled(self, seeds: Any) -> Any:
+        return brackets.sample(doubles(self._log_sum), host(self.lengths), seeds)
 
-    def mbr(self) -> Best:
-        """Return the tree with the most expected hits (spans, with labels if present)."""
-        with torch.no_grad():
-            _, marginals = self._moments()
-        hits = torch.where(torch.isneginf(self.log_span), -torch.inf, marginals.detach())
-        return self._best(self._like(hits)._viterbi()[0])
+    def _places(self, trees: Tensor) -> tuple[Tensor, ...]:
+        B, n = trees.shape[-3:-1]
+        batch, at = torch.arange(B, device=self._device), torch.arange(n, device=self._device)
+        return batch[:, None, None], at[:, None], at
 
-    def _draw(self, n: int, generator: torch.Generator | None) -> Tensor:
-        seeds = draw_seeds(n, self.lengths, generator)
-        charts = self._tensor(brackets.sample(doubles(self._log_sum), host(self.lengths), seeds))
-        if not self.labeled:
-            return charts
-        drawn = draw_labels(self.log_span.detach().double(), generator, charts.shape)
-        return torch.where(charts >= 0, drawn, -1)
+    def _join(self, trees: Tensor, labels: Tensor) -> Tensor:
+        return torch.where(trees >= 0, labels, -1)
 
     def _agreeing(self, known: Any) -> Tensor:
         fits = compatible(self._check_charts(known), self.lengths, self.log_span.shape[3] if self.labeled else 1)

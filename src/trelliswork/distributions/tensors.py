@@ -64,7 +64,7 @@ def clean(name: str, scores: Tensor, inside: Any = None) -> Tensor:
     ``inside`` is a mask over leading axes, False in the padding, or None if there is none.
     """
     # On the CPU, torch would start its own threads, which then compete with ours.
-    values: Any = view(scores) if scores.is_cpu else scores.detach()
+    values: Any = host(scores) if scores.is_cpu else scores.detach()
     if 0 in values.shape or values.max() < torch.inf:  # the maximum is nan if anything is
         return scores
     check_scores(name, host(values), host(inside))
@@ -116,12 +116,8 @@ def check_integers(
 
 def host(values: Any) -> Any:
     """Return a NumPy view (or copy from another device) of a tensor; anything else unchanged."""
-    return values.cpu().numpy() if isinstance(values, Tensor) and values.layout == torch.strided else values
-
-
-def view(tensor: Tensor) -> Any:
-    """Return a NumPy view of a tensor on the CPU."""
-    return tensor.detach().numpy()
+    tensor = isinstance(values, Tensor) and values.layout == torch.strided
+    return values.detach().cpu().numpy() if tensor else values
 
 
 def draw_labels(log_scores: Tensor, generator: torch.Generator | None, shape: torch.Size) -> Tensor:

@@ -1,15 +1,16 @@
 """Base of trees that are scored by their parts, arcs or spans, with or without labels."""
 
-from typing import NamedTuple
+from abc import abstractmethod
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from trelliswork.distributions.base import LogLinear
-from trelliswork.distributions.tensors import CPU, clean, expectation, gradients
-from trelliswork.inference.tensors import log_sum
+from trelliswork.distributions.base import Distribution
+from trelliswork.distributions.tensors import CPU, clean, draw_labels, draw_seeds, expectation, gradients
+from trelliswork.inference.tensors import doubles, log_sum
 
 
 class TreeExpectations(NamedTuple):
@@ -19,7 +20,7 @@ class TreeExpectations(NamedTuple):
     marginals: Tensor
 
 
-class PartTree(LogLinear):
+class PartTree(Distribution):
     """Base class of dependency trees and bracketings: scores (B, N, N) of all parts, or (B, N, N, L) with labels."""
 
     def _set_scores(self, name: str, scores: Tensor, lengths: NDArray[np.int64], parts: NDArray[np.bool_]) -> None:
@@ -45,6 +46,40 @@ class PartTree(LogLinear):
 
     def _moments(self) -> tuple[Tensor, ...]:
         return gradients(lambda scores: self._like(scores)._log_z(), self._inputs, self._needs_graph)
+
+    def _ranked(self, k: int) -> tuple[Tensor, Tensor]:
+        scores = self._scores.detach() if self.labeled else self._scores.detach()[..., None]
+        best = scores.topk(min(k, scores.shape[3]), dim=3)
+        *found, values = map(self._tensor, self._search(doubles(best.values), k))
+        trees, ranks = (x.movedim(1, 0) for x in found)
+        if self.labeled:
+            trees = self._join(trees, best.indices[(*self._places(trees), ranks.clamp(min=0))])
+        return trees.movedim(0, 1), values.to(self._dtype)
+
+    def _draw(self, n: int, generator: torch.Generator | None) -> Tensor:
+        trees = self._tensor(self._sampled(draw_seeds(n, self.lengths, generator)))
+        if not self.labeled:
+            return trees
+        scores = self._scores.detach().double()[self._places(trees)]
+        return self._join(trees, draw_labels(scores, generator, trees.shape))
+
+    # Trees without labels are heads (.., B, n) or charts (.., B, n, n).
+
+    @abstractmethod
+    def _search(self, scores: Any, k: int) -> tuple[Any, Any, Any]:
+        """Return the k best trees (B, k, ..), ranks of their labels, and scores (B, k); ``scores`` are sorted."""
+
+    @abstractmethod
+    def _sampled(self, seeds: Any) -> Any:
+        """Return draws from ``seeds`` (n, B)."""
+
+    @abstractmethod
+    def _places(self, trees: Tensor) -> tuple[Tensor, ...]:
+        """Return the indices of the parts of trees in the scores; any indices in the padding."""
+
+    @abstractmethod
+    def _join(self, trees: Tensor, labels: Tensor) -> Tensor:
+        """Return trees with labels of their parts."""
 
     def _sum_labels(self) -> Tensor:
         """Return scores (B, N, N) of parts with any label, in float64 if there are labels."""
