@@ -17,12 +17,12 @@ import numpy as np
 
 from trelliswork.compute.threads import num_threads
 from trelliswork.inference import chain
-from trelliswork.inference.chain import passes
 from trelliswork.inference.chain.beam import Beam
 from trelliswork.inference.chain.beam import passes as beam_passes
 from trelliswork.inference.chain.beam.kernels.records import Choice
 from trelliswork.inference.chain.beam.log_space import log_chain, log_space
 from trelliswork.inference.chain.beam.sparse import SparseTransitions, sparse_chain
+from trelliswork.inference.chain.plain import expectations as in_log_space
 from trelliswork.models.hmm.objective import Sequences, expected_counts
 from trelliswork.models.hmm.updates import random_parameters
 
@@ -42,7 +42,7 @@ def chains(n_labels: int, shape: tuple[int, int] = (64, 40), *, own: bool = Fals
 def expectations(p: chain.Potentials) -> Calls:
     """Return log Z, marginals and expected transitions."""
     double = p.take(np.arange(len(p.lengths)))
-    return lambda: chain.expectations(p, counts=True), lambda: passes.log_expectations(double, counts=True)
+    return lambda: chain.expectations(p, counts=True), lambda: in_log_space(double)
 
 
 def viterbi(p: chain.Potentials) -> Calls:
@@ -58,7 +58,7 @@ def e_step() -> Calls:
     parameters = random_parameters(8, 500, seed=0)
     unary = parameters.log_emission.T[symbols].reshape(1000, 20, 8)
     p = chain.chain_potentials(unary, parameters.log_transition)
-    return lambda: expected_counts(parameters, sequences), lambda: passes.log_expectations(p, counts=True)
+    return lambda: expected_counts(parameters, sequences), lambda: in_log_space(p)
 
 
 def beams(p: Any, beam: Beam) -> Calls:

@@ -116,23 +116,33 @@ class Links(NamedTuple):
     pair: Integers  # (E,) -1 for none
 
 
+class Kernels(NamedTuple):
+    """The compiled functions of a structure."""
+
+    log_partition: Any
+    expectations: Any
+    topk: Any
+    sample: Any
+    links: Any
+
+
 class Recursions:
     """The compiled queries of a structure, made from its ``edges`` (see `Lattice`), a plain function."""
 
     def __init__(self, edges: Callable[..., int]) -> None:
-        self._log_partition, self._expectations, self._topk, self._sample, self._links = _compiled(helper(edges))
+        self.kernels = _compiled(helper(edges))
 
     def log_partition(self, lattice: Lattice, parts: Doubles, pairs: Doubles) -> Doubles:
         """Return log Z (B,) from scores of parts (B, P) and pairs (Q,); -inf where no path is possible."""
         log_z = np.empty(len(lattice.nodes))
-        threads.run(self._log_partition, _ranges(lattice), lattice, parts, pairs, log_z)
+        threads.run(self.kernels.log_partition, _ranges(lattice), lattice, parts, pairs, log_z)
         return log_z
 
     def expectations(self, lattice: Lattice, parts: Doubles, pairs: Doubles) -> Expectations:
         """Return log Z and the expected use of each part and pair, from one pass forward and one back."""
         B = len(lattice.nodes)
         out = Expectations(np.empty(B), np.zeros(parts.shape), np.zeros((B, len(pairs))))
-        threads.run(self._expectations, _ranges(lattice, 2), lattice, parts, pairs, out)
+        threads.run(self.kernels.expectations, _ranges(lattice, 2), lattice, parts, pairs, out)
         return out
 
     def topk(self, lattice: Lattice, parts: Doubles, pairs: Doubles, k: int) -> tuple[Integers, Doubles]:
@@ -145,7 +155,7 @@ class Recursions:
         what = f"a search for the {k:,} best structures"
         check_cost(what, operations=float(n) * lattice.widest * k, n_bytes=(16.0 * n + 8.0 * B * lattice.longest) * k)
         paths, scores = np.full((B, k, lattice.longest), -1), np.full((B, k), -np.inf)
-        threads.run(self._topk, _ranges(lattice, k), lattice, parts, pairs, paths, scores)
+        threads.run(self.kernels.topk, _ranges(lattice, k), lattice, parts, pairs, paths, scores)
         return paths, scores
 
     def sample(self, lattice: Lattice, parts: Doubles, pairs: Doubles, uniforms: Doubles) -> tuple[Doubles, Integers]:
@@ -154,14 +164,14 @@ class Recursions:
         ``uniforms`` (n, B, longest) are numbers in [0, 1).
         """
         log_z, paths = np.empty(len(lattice.nodes)), np.full(uniforms.shape, -1)
-        threads.run(self._sample, _ranges(lattice, 2), lattice, parts, pairs, uniforms, log_z, paths)
+        threads.run(self.kernels.sample, _ranges(lattice, 2), lattice, parts, pairs, uniforms, log_z, paths)
         return log_z, paths
 
     def links(self, lattice: Lattice) -> Links:
         """Return all edges, for recursions in torch operations."""
         offsets = np.concatenate([[0], np.cumsum(lattice.nodes)])
-        rows = np.empty((self._links(lattice, offsets, np.empty((0, 6), np.int64)), 6), np.int64)
-        self._links(lattice, offsets, rows)
+        rows = np.empty((self.kernels.links(lattice, offsets, np.empty((0, 6), np.int64)), 6), np.int64)
+        self.kernels.links(lattice, offsets, rows)
         return Links(*rows[np.argsort(rows[:, 0], kind="stable")].T.copy())
 
 
@@ -203,8 +213,8 @@ def _over_nodes(into: Any, combine: Any) -> Any:
     return over_nodes
 
 
-def _compiled(edges: Any) -> tuple[Any, Any, Any, Any, Any]:
-    """Return the kernels of a structure: log Z, expectations, k best, samples, edges."""
+def _compiled(edges: Any) -> Kernels:
+    """Return the kernels of a structure."""
 
     @helper
     def into(lattice, b, v, row, pairs, links, terms):
@@ -317,4 +327,4 @@ def _compiled(edges: Any) -> tuple[Any, Any, Any, Any, Any]:
                 n_edges += n
         return n_edges
 
-    return log_partition, expectations, topk, sample, links
+    return Kernels(log_partition, expectations, topk, sample, links)

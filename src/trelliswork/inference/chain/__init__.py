@@ -14,12 +14,11 @@ from trelliswork.inference.chain.passes import (
     forward,
     log_partition,
     pair_counts,
-    sample,
     score,
     viterbi,
 )
+from trelliswork.inference.chain.plain import sample, topk
 from trelliswork.inference.chain.potentials import Potentials, chain_potentials, sizes, transition_steps
-from trelliswork.inference.chain.ranked import topk
 
 __all__ = [
     "Expectations",

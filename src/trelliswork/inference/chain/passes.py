@@ -15,7 +15,8 @@ from trelliswork.compute import threads
 from trelliswork.compute.checks import check_possible, check_shape
 from trelliswork.compute.padding import mask
 from trelliswork.errors import ValueRangeError
-from trelliswork.inference.chain.kernels import forward_backward, log_space, positions
+from trelliswork.inference.chain import plain
+from trelliswork.inference.chain.kernels import forward_backward, positions
 from trelliswork.inference.chain.kernels import viterbi as viterbi_kernels
 from trelliswork.inference.chain.kernels.records import Lattice, Outputs
 from trelliswork.inference.chain.potentials import Floats, Integers, Potentials
@@ -183,40 +184,6 @@ def viterbi(potentials: Potentials) -> tuple[Integers, NDArray[np.float64]]:
     return labels, scores
 
 
-def sample(potentials: Potentials, uniforms: NDArray[np.float64]) -> Integers:
-    """Return exact samples: labels (n, B, T), -1 in the padding, from ``uniforms`` (n, B, T) in [0, 1).
-
-    Memory O(n B S) besides the forward pass.
-    """
-    p = potentials
-    B, T, S = p.log_unary.shape
-    check_shape("uniforms", uniforms.shape, "n B T", B=B, T=T)
-    passed = forward(p)
-    check_possible(passed.log_z, "nothing to sample")
-    log_alpha, which = np.empty((B, T, S)), np.arange(B)
-    if p.shared:
-        with np.errstate(divide="ignore", invalid="ignore"):
-            np.log(passed.alpha[:, :, :S], out=log_alpha, casting="unsafe")
-        which = np.flatnonzero(~passed.safe)
-    if which.size:
-        log_alpha[which] = log_messages(p.take(which), back=False).log_alpha
-    labels = np.full(uniforms.shape, -1, np.int64)
-    for t in range(T - 1, -1, -1):
-        live = np.flatnonzero(p.lengths > t)
-        scores = np.broadcast_to(log_alpha[live, t], (len(uniforms), len(live), S))
-        goes_on = p.lengths[live] > t + 1
-        if goes_on.any():
-            matrices = p.log_pairwise[live[goes_on] * p.batch_step + t * p.time_step]
-            scores = scores.copy()
-            scores[:, goes_on] += matrices[np.arange(len(matrices)), :, labels[:, live[goes_on], t + 1]]
-        sums = np.exp(scores - scores.max(axis=2, keepdims=True)).cumsum(axis=2)
-        total = sums[:, :, -1]
-        # The first label whose cumulative mass exceeds the uniform number, hence never one of probability zero.
-        left = np.minimum(uniforms[:, live, t] * total, np.nextafter(total, 0))
-        labels[:, live, t] = (sums <= left[:, :, None]).sum(axis=2)
-    return labels
-
-
 def score(potentials: Potentials, labels: Integers) -> NDArray[np.float64]:
     """Return the sum of the potentials along labels (B, T); labels in the padding are ignored."""
     p = potentials
@@ -233,26 +200,6 @@ def score(potentials: Potentials, labels: Integers) -> NDArray[np.float64]:
     pairs = np.where(inside[:, 1:], p.log_pairwise[matrix, at[:, :-1], at[:, 1:]], 0)
     total: NDArray[np.float64] = unary.sum(axis=1, dtype=np.float64) + pairs.sum(axis=1, dtype=np.float64)
     return total
-
-
-def log_messages(p: Potentials, *, back: bool = True) -> log_space.Messages:
-    """Return the results of both passes, or with ``back`` False the first, in log space, of potentials in float64."""
-    B, T, S = p.log_unary.shape
-    alpha, beta = np.full((B, T, S), -np.inf), np.full((B if back else 0, T, S), -np.inf)
-    out = log_space.Messages(alpha, beta, np.empty(B))
-    _run(log_space.messages, p, p.log_unary, p.pairwise, out)
-    return out
-
-
-def log_expectations(p: Potentials, *, edges: bool = False, counts: bool = False) -> tuple[Any, Any]:
-    """Return the results of ``expectations``, computed in log space, of potentials in float64."""
-    B, T, S = p.log_unary.shape
-    passed = log_messages(p)
-    nodes = np.zeros((B, T, S))
-    pairs = np.zeros((B, T - 1, S, S) if edges else (0, 0, S, S))
-    sums = np.zeros((B if counts else 0, S, S))
-    _run(log_space.expectations, p, p.log_unary, p.pairwise, passed, nodes, pairs, sums)
-    return passed.log_z, Expectations(nodes, pairs, sums)
 
 
 class _Outputs(NamedTuple):
@@ -307,9 +254,7 @@ def _recompute_log_z(p: Potentials, log_z: NDArray[np.float64], safe: NDArray[np
     which = np.flatnonzero(~safe)
     if which.size:
         again = p.take(which)
-        log_z[which] = (
-            log_partition(again) if p.log_unary.dtype == np.float32 else log_messages(again, back=False).log_z
-        )
+        log_z[which] = log_partition(again) if p.log_unary.dtype == np.float32 else plain.log_partition(again)
 
 
 def _finish(p: Potentials, safe: NDArray[np.bool_], out: _Outputs) -> Expectations:
@@ -317,11 +262,12 @@ def _finish(p: Potentials, safe: NDArray[np.bool_], out: _Outputs) -> Expectatio
     which = np.flatnonzero(~safe)
     weight, slot, marginals, counts = out.arrays
     if which.size:
-        again, wanted = p.take(which), {"edges": len(out.edges) > 0, "counts": len(counts) > 0}
-        precise: Any = log_expectations  # or double precision, which rarely underflows
+        again, edges = p.take(which), len(out.edges) > 0
+        nodes: Any  # in double precision, which rarely underflows, or by the plain tier
         if p.log_unary.dtype == np.float32:
-            precise = expectations
-        nodes, pairs, sums = precise(again, **wanted)[1]
+            nodes, pairs, sums = expectations(again, edges=edges, counts=len(counts) > 0)[1]
+        else:
+            _, nodes, pairs, sums = plain.expectations(again, edges=edges)
         by = weight[which].astype(np.float64)[:, None, None]
         if len(marginals):
             marginals[which] = by * nodes

@@ -15,8 +15,8 @@ from trelliswork.inference.chain.beam import passes as beam_passes
 from trelliswork.inference.chain.beam.sparse import SparseChain
 from trelliswork.inference.chain.passes import expectations, viterbi
 from trelliswork.inference.chain.passes import log_partition as dense_log_partition
+from trelliswork.inference.chain.plain import topk
 from trelliswork.inference.chain.potentials import Floats, Integers, Potentials
-from trelliswork.inference.chain.ranked import topk
 
 Scores = Potentials | SparseChain
 DENSE_SCORES = 1 << 23  # scores of states, when sparse chains are made dense

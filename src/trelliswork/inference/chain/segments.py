@@ -12,6 +12,7 @@ a product of marginals: labels of a segment depend on each other.
 """
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,7 +22,6 @@ from trelliswork.compute.checks import check_shape
 from trelliswork.compute.padding import mask
 from trelliswork.errors import ValueRangeError
 from trelliswork.inference.chain.kernels import log_space
-from trelliswork.inference.chain.passes import log_messages
 from trelliswork.inference.chain.potentials import Potentials
 
 Integers = NDArray[np.int64]
@@ -59,7 +59,7 @@ class Segments:
         _, T, S = p.log_unary.shape
         check_shape("kinds", kinds.kinds.shape, "S", S=S)
         self._potentials, self._kinds, self._n_kinds = p, kinds.kinds, kinds.n_kinds
-        self._log_alpha, self._log_beta, self.log_z = log_messages(p)
+        self._log_alpha, self._log_beta, self.log_z = self._messages()
         self._joined = np.where(kinds.joins, p.log_pairwise, -np.inf)
         apart = np.where(kinds.joins, -np.inf, p.log_pairwise)
         # Scores of all labelings up to t if a segment starts there, and after t if one ends there.
@@ -68,6 +68,20 @@ class Segments:
         self._starts[b, t + 1] = p.log_unary[b, t + 1] + self._product(self._log_alpha[b, t], apart, b, t)
         ahead = p.log_unary[b, t + 1] + self._log_beta[b, t + 1]
         self._ends[b, t] = self._product(ahead, apart.transpose(0, 2, 1), b, t)
+
+    def _messages(self) -> tuple[Doubles, Doubles, Doubles]:
+        """Return the results of both passes (B, T, S), and log Z (B,)."""
+        p, (B, T, _) = self._potentials, self._potentials.log_unary.shape
+        alpha, beta = np.full((2, *p.log_unary.shape), -np.inf)
+        backwards = np.ascontiguousarray(p.log_pairwise.transpose(0, 2, 1))
+        alpha[:, 0], beta[np.arange(B), p.lengths - 1] = p.log_unary[:, 0], 0.0
+        for t in range(1, T):
+            b = np.flatnonzero(p.lengths > t)
+            alpha[b, t] = p.log_unary[b, t] + self._product(alpha[b, t - 1], p.log_pairwise, b, t - 1)
+        for t in range(T - 1, 0, -1):
+            b = np.flatnonzero(p.lengths > t)
+            beta[b, t - 1] = self._product(p.log_unary[b, t] + beta[b, t], backwards, b, t - 1)
+        return alpha, beta, np.logaddexp.reduce(alpha[np.arange(B), p.lengths - 1], axis=1)
 
     def log_probabilities(self, rows: Integers) -> Doubles:
         """Return log p (n,) of segments ``rows`` (n, 4): sequence, kind, first position, one past the last."""
@@ -119,7 +133,7 @@ class Segments:
         order = np.lexsort(rows[:, [3, 1, 2, 0]].T)
         return rows[order], every[order]
 
-    def _product(self, left: Doubles, matrices: Doubles, b: Integers, t: Integers) -> Doubles:
+    def _product(self, left: Doubles, matrices: Any, b: Integers, t: Integers | int) -> Doubles:
         """Return the log sums (n, S) over i of exp(left[n, i] + the transition i, j from t to t+1 of sequence b)."""
         which, out = b * self._potentials.batch_step + t * self._potentials.time_step, np.empty(left.shape)
         ranges = threads.cut(np.full(len(left), left.shape[1] ** 2), least=threads.LEAST_WORK)

@@ -24,12 +24,14 @@ import numpy as np
 from trelliswork.compute.jit import helper, kernel
 from trelliswork.compute.simd import add, get, lanes, load, multiply, put, spread, store
 from trelliswork.compute.simd import multiply_add as fma
-from trelliswork.inference.chain.kernels import log_space
 from trelliswork.inference.chain.kernels.forward_backward import ROWS, backward, forward, new_transitions
-from trelliswork.inference.chain.kernels.records import Chains, Outputs, Pairwise, make_lattice
+from trelliswork.inference.chain.kernels.records import Chains, Outputs, make_lattice
 from trelliswork.inference.chain.kernels.viterbi import viterbi
+from trelliswork.inference.chain.plain import CHAINS, Sizes
+from trelliswork.inference.semirings import Expectations, Lattice
 from trelliswork.models.crf.kernels.objective import LabelScores, gold_score, score_sentence, subtract_gold
 
+in_log_space = CHAINS.kernels.expectations
 SMALLEST = 0.1  # smallest s: c v and u of (2) grow as 1 / s, and their difference would lose digits
 
 
@@ -77,22 +79,22 @@ class Space(NamedTuple):
 def _in_log_space(log_unary, log_transition, weight, marginals, counts):
     """Fill weighted marginals (T, Sw) of a sentence that underflows, add to the counts (S, S), and return log Z."""
     T, S = len(log_unary), len(log_transition)
-    unary = np.empty((1, T, S))
-    unary[0] = log_unary[:, :S]
-    matrix = np.empty((1, S, S))
-    matrix[0] = log_transition
-    pairwise = Pairwise(matrix, 0, 0)
-    lengths, log_z = np.full(1, T), np.empty(1)
-    passed = log_space.Messages(np.empty((1, T, S)), np.empty((1, T, S)), log_z)
-    nodes, no_edges, sums = np.zeros((1, T, S)), np.empty((0, T, S, S)), np.zeros((1, S, S))
-    log_space.messages(0, 1, lengths, unary, pairwise, passed)
-    log_space.expectations(0, 1, lengths, unary, pairwise, passed, nodes, no_edges, sums)
+    unary, matrix = np.empty((1, T * S)), np.empty(S * S)
+    for j in range(S):
+        for t in range(T):
+            unary[0, t * S + j] = log_unary[t, j]
+        for i in range(S):
+            matrix[i * S + j] = log_transition[i, j]
+    lattice = Lattice(Sizes(np.full(1, T), T, S, True), np.full(1, 2 + T * S), S, T + 2)
+    out = Expectations(np.empty(1), np.zeros((1, T * S)), np.zeros((1, S * S)))
+    in_log_space(0, 1, lattice, unary, matrix, out)
     marginals[:] = 0
-    for t in range(T):
-        for j in range(S):
-            marginals[t, j] = weight * nodes[0, t, j]
-    counts += weight * sums[0]
-    return log_z[0]
+    for j in range(S):
+        for t in range(T):
+            marginals[t, j] = weight * out.parts[0, t * S + j]
+        for i in range(S):
+            counts[i, j] += weight * out.pairs[0, i * S + j]
+    return out.log_z[0]
 
 
 @helper
