@@ -62,7 +62,8 @@ def test_a_temperature_divides_scores():
     parser = made(DependencyParser, 1, **SMALL).fit(X[:50], heads_of(Y[:50]))
     sentence = X_DEV[0]
     scores = parser.posterior(sentence).log_arc.numpy()
-    parser._learned = parser._learned.with_temperatures(Temperatures(arcs=2.0))
+    learned = parser._learned
+    parser._learned = replace(learned, trees=replace(learned.trees, temperatures=Temperatures(arcs=2.0)))
     np.testing.assert_allclose(parser.posterior(sentence).log_arc.numpy(), scores / 2)
 
 
@@ -79,7 +80,8 @@ def test_probabilities_are_a_mixture_with_those_at_temperature_1(tmp_path):
     temperatures = Temperatures(arcs=2.0, siblings=4.0, grandparents=3.0, tree=1.5)
 
     def with_share(share):
-        parser._learned = replace(parser._learned.with_temperatures(temperatures), sharp=share)
+        learned = parser._learned
+        parser._learned = replace(learned, trees=replace(learned.trees, temperatures=temperatures, sharp=share))
         return parser
 
     sharp = parser.predict_marginals(X_DEV[:9])
@@ -109,7 +111,7 @@ def test_the_share_of_sharp_beliefs_is_fitted(calibrated):
         before = log_score(calibrated, heads)
         try:
             for other in (0.0, min(share + 0.1, 0.9)):
-                calibrated._learned = replace(learned, sharp=other)
+                calibrated._learned = replace(learned, trees=replace(learned.trees, sharp=other))
                 assert log_score(calibrated, heads) < before
         finally:
             calibrated._learned = learned

@@ -14,12 +14,12 @@ from trelliswork.distributions import NearlyProjectiveTree
 from trelliswork.errors import ValueRangeError
 from trelliswork.models.parser import scoring
 from trelliswork.models.parser.data import read_arcs
-from trelliswork.models.parser.decoding import features_of
 from trelliswork.models.parser.features import TokenCoder
 from trelliswork.models.parser.first_order import TreeKind
 from trelliswork.models.parser.scoring import TreeScorer, prune
-from trelliswork.models.parser.second_order import Propagation
-from trelliswork.models.parser.training import FirstOrder, ScoredParts, SecondOrder
+from trelliswork.models.parser.second_order import Propagation, SecondOrderFeatures
+from trelliswork.models.parser.templates import feature_set
+from trelliswork.models.parser.training import FirstOrder, Problem, ScoredParts, SecondOrder
 
 
 def crossed(split, n, seed):
@@ -73,11 +73,11 @@ def test_crossing_arcs_are_found(order, data, tmp_path):
     assert correct > flat
     parser.save(tmp_path / "parser")
     assert load(tmp_path / "parser").predict_marginals(X_test[:50]) == parser.predict_marginals(X_test[:50])
-    parser._learned = replace(learned, share=0.5)
+    parser._learned = replace(learned, trees=replace(learned.trees, share=0.5))
     fewer, many = measure(parser)
     assert many > 1.7 * n_gold  # as many as if half of the sentences had them
     assert fewer < correct
-    parser._learned = replace(learned, share=1e-9)
+    parser._learned = replace(learned, trees=replace(learned.trees, share=1e-9))
     fewer, none = measure(parser)
     assert none < 0.2 * n_gold
     assert fewer < correct  # what crossing arcs are for
@@ -106,7 +106,9 @@ def enumerated(parser, sentence):
     weights = np.exp(scores[every, np.arange(1, n + 1)].sum(axis=1) - scores.max() * n)
     flat = weights * [is_projective(tuple(tree)) for tree in every]
     c = parser.report_.details["crossing_share"]
-    if parser._learned.sharp:  # scores whose marginals are a mixture of temperatures have the cost of the tempered ones
+    if (
+        parser._learned.trees.sharp
+    ):  # scores whose marginals are a mixture of temperatures have the cost of the tempered ones
         cost = parser.posterior(sentence).crossing_cost.item()
         p = np.where(flat > 0, weights, weights * np.exp(-cost))
         return every, p / p.sum()
@@ -155,10 +157,12 @@ def test_evidence_conditions_the_mixture(mixed):
 def test_gradient_and_value_of_the_objective(heads):
     words, tags, offsets = (list(column) for column in (*zip(*SENTENCE, strict=True), (0, 4)))
     tokens = TokenCoder.from_columns(words, tags, 1).code(words, tags, tags, np.array(offsets))
-    kind, features = TreeKind(False, True), features_of(1, 10).arcs
+    kind, all_features = TreeKind(False, True), SecondOrderFeatures.of(feature_set(False), 10)
+    features = all_features.arcs
     gold = read_arcs([heads], np.array(offsets))
     without = gold.possible(replace(kind, projective=True))
-    trainer = FirstOrder(tokens=tokens, gold=gold, flat=without, kind=kind, features=features, rate=0.1, active=0.0)
+    scorer = TreeScorer.of(all_features, kind, 0.5)
+    trainer = FirstOrder(Problem(tokens, gold, gold, kind, without), scorer, rate=0.1, active=0.0)
     weights, batch = 0.3 * np.random.default_rng(0).normal(size=1 << 10), np.array([0])
     loss, arcs, values = trainer.gradient(batch, weights)
     gradient = np.zeros(len(weights))
@@ -178,24 +182,19 @@ def test_gradient_and_value_of_the_objective(heads):
 def test_gradient_and_value_of_the_second_order(heads):
     words, tags, offsets = (list(column) for column in (*zip(*SENTENCE, strict=True), (0, 4)))
     tokens = TokenCoder.from_columns(words, tags, 1).code(words, tags, tags, np.array(offsets))
-    features, every = features_of(1, 10), read_arcs([heads], np.array(offsets))
+    features, every = SecondOrderFeatures.of(feature_set(False), 10), read_arcs([heads], np.array(offsets))
     gold = every.possible(TreeKind(True, True))
     start, rng, batch = np.zeros(1 << 10, np.float32), np.random.default_rng(0), np.array([0])
     model = [0.1 * rng.normal(size=1 << 10) for _ in range(3)]
     propagation = Propagation(TreeKind(True, True), max_iter=300, tolerance=1e-12)
-    scorer = TreeScorer(features, propagation, start)
+    scorer = TreeScorer(features, propagation, (start,))
     pruned = prune(scorer, tokens, gold, every)
-    settings = {"tokens": tokens, "features": features, "propagation": propagation, "arcs": pruned, "start": start}
-    settings |= {"rate": 0.1, "active": 0.0}
-    trainer = SecondOrder(gold=every, flat=gold, kind=TreeKind(False, True), **settings)
-    without = SecondOrder(gold=gold, kind=propagation.kind, **settings)
+    settings = {"rate": 0.1, "active": 0.0}
+    trainer = SecondOrder(Problem(tokens, every, every, TreeKind(False, True), gold), scorer, **settings)
+    without = SecondOrder(Problem(tokens, gold, gold, propagation.kind), scorer, **settings)
+    without.arcs = pruned
     loss, candidates, values = trainer.gradient(batch, tuple(model))
-    lists = zip(
-        (features.arcs, features.siblings, features.grandparents),
-        (candidates.arcs, candidates.siblings, candidates.grandparents),
-        strict=True,
-    )
-    for k, (one, parts) in enumerate(lists):
+    for k, (one, parts) in enumerate(zip(features, candidates.lists, strict=True)):
         gradient = np.zeros(1 << 10)
         for row, n, value in zip(*one.ids(tokens, parts), values[k], strict=True):
             np.add.at(gradient, row[:n], -value)

@@ -7,12 +7,12 @@ from tests.estimators import made
 from tests.models.parser.corpus import HEADS, PARTIAL, SMALL, TAGGED, heads_of
 from trelliswork import DependencyParser
 from trelliswork.models.parser.data import Gold, read_arcs
-from trelliswork.models.parser.decoding import features_of
 from trelliswork.models.parser.features import TokenCoder
 from trelliswork.models.parser.first_order import TreeKind
-from trelliswork.models.parser.scoring import TreeScorer, prune
-from trelliswork.models.parser.second_order import Propagation
-from trelliswork.models.parser.training import FirstOrder, SecondOrder
+from trelliswork.models.parser.scoring import TreeScorer
+from trelliswork.models.parser.second_order import Propagation, SecondOrderFeatures
+from trelliswork.models.parser.templates import feature_set
+from trelliswork.models.parser.training import FirstOrder, Problem, SecondOrder
 
 BITS = 10
 
@@ -26,16 +26,15 @@ def problem(heads, bits=BITS):
     tokens = coder.code(words, tags, tags, offsets)
     rng = np.random.default_rng(0)
     weights = [0.1 * rng.normal(size=1 << bits) for _ in range(4)]
-    return tokens, read_arcs(heads, offsets), features_of(1, bits), weights
+    return tokens, read_arcs(heads, offsets), SecondOrderFeatures.of(feature_set(False), bits), weights
 
 
 @pytest.mark.parametrize("projective", [True, False])
 @pytest.mark.parametrize("heads", [HEADS, PARTIAL, [[None, None], [2, None, None], [0]]])
 def test_gradient_of_the_first_order(heads, projective):
     tokens, gold, features, (weights, *_) = problem(heads)
-    trainer = FirstOrder(
-        tokens=tokens, gold=gold, features=features.arcs, kind=TreeKind(projective, True), rate=0.1, active=0.0
-    )
+    kind = TreeKind(projective, True)
+    trainer = FirstOrder(Problem(tokens, gold, gold, kind), TreeScorer.of(features, kind, None), rate=0.1, active=0.0)
     batch = np.array([2, 0, 1])
     loss, arcs, values = trainer.gradient(batch, weights)
     ids, counts = features.arcs.ids(tokens, arcs)
@@ -54,22 +53,12 @@ def test_gradient_of_the_second_order_at_convergence(heads):
 def check_second_order(heads, propagation, tolerance):
     """Compare the gradient with central differences, for the weights of each kind of part."""
     tokens, gold, features, weights = problem(heads)
-    scorer = TreeScorer(features, propagation, weights[0])
-    pruned = prune(scorer, tokens, gold, gold)
-    start = np.zeros(1 << BITS, np.float32)
-    trainer = SecondOrder(
-        tokens=tokens, gold=gold, kind=propagation.kind, features=features, propagation=propagation, arcs=pruned,
-        start=start, rate=0.1, active=0.0,
-    )  # fmt: skip
+    scorer = TreeScorer(features, propagation, (weights[0],))
+    trainer = SecondOrder(Problem(tokens, gold, gold, propagation.kind), scorer, rate=0.1, active=0.0)
     batch, model = np.array([2, 0, 1]), weights[1:]
     loss, candidates, values = trainer.gradient(batch, tuple(model))
     assert loss > 0
-    lists = [
-        (features.arcs, candidates.arcs),
-        (features.siblings, candidates.siblings),
-        (features.grandparents, candidates.grandparents),
-    ]
-    for k, (one, parts) in enumerate(lists):
+    for k, (one, parts) in enumerate(zip(features, candidates.lists, strict=True)):
         ids, counts = one.ids(tokens, parts)
         gradient = np.zeros(1 << BITS)
         for row, n, value in zip(ids, counts, values[k], strict=True):

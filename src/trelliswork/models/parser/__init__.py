@@ -2,7 +2,7 @@
 
 import math
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import KW_ONLY, replace
 from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Self
@@ -16,7 +16,6 @@ from trelliswork.inference.tree import NearlyProjective
 from trelliswork.learning.checkpoint import fingerprint
 from trelliswork.learning.distributed import one_process
 from trelliswork.learning.report import Callback, FitReport
-from trelliswork.learning.watch import Development
 from trelliswork.models.base import Arrays, Description, watch_for
 from trelliswork.models.entrance import COLUMNS
 from trelliswork.models.parameters import (
@@ -29,31 +28,25 @@ from trelliswork.models.parameters import (
     estimator,
     later,
 )
-from trelliswork.models.parser.calibration import (
-    fit_share,
-    fit_temperatures,
-)
+from trelliswork.models.parser.calibration import with_temperatures
 from trelliswork.models.parser.data import (
     Arcs,
     Columns,
     Evidence,
     Gold,
     Sentences,
-    read_arcs,
-    read_development,
     read_evidence,
+    read_gold,
     read_sentences,
     read_training,
 )
-from trelliswork.models.parser.decoding import Decode, LabeledTree, Learned, Parsing, Reader, correct_heads, features_of
+from trelliswork.models.parser.decoding import Decode, LabeledTree, Learned, Parsing, Reader
 from trelliswork.models.parser.features import ParseTokens, TokenCoder
 from trelliswork.models.parser.first_order import TreeKind
-from trelliswork.models.parser.labels import LabelModel, LabelTrainer, correct_arcs
-from trelliswork.models.parser.scoring import TreeScorer, check_lengths, flat_heads, prune
+from trelliswork.models.parser.labels import LabelModel, LabelTrainer
+from trelliswork.models.parser.scoring import TreeScorer, check_lengths, flat_heads
 from trelliswork.models.parser.second_order import Propagation, SecondOrderFeatures
 from trelliswork.models.parser.tags import TaggerKind, Tagging
-from trelliswork.models.parser.temperatures import Temperatures
-from trelliswork.models.parser.templates import feature_set
 from trelliswork.models.parser.training import (
     FIRST,
     LABELS,
@@ -205,17 +198,20 @@ class DependencyParser(TreeParser):
         self._check_parameters()
         one_process("a parser")
         columns, given = read_training(X, y)  # sentences, and their heads and labels as numbers
-        held_out = None if dev is None else read_development(*dev)
+        held_out = None
+        if dev is not None:
+            others = read_sentences(dev[0])
+            held_out = others, read_gold(dev[1], others.offsets, "y of dev")
         n_iter = Propagation.max_iter if self.order == 2 else 0
         check_lengths(columns.lengths, n_iter, min(self.batch_size, len(columns.lengths)))
         mark = partial(self._fingerprint, (columns, given), held_out)
         watch = watch_for(self, None, checkpoint, mark, callback, max_minutes)
         stages = Stages(watch)
         reader, tokens = self._read(columns, stages)  # taggers, codes of words and tags
-        judge = None if held_out is None else Judge(*reader.read_columns(held_out[0]), held_out[1])
+        judge = None if held_out is None else Judge(reader.read_columns(held_out[0])[0], held_out[1])
         learned = self._train(reader, Problem.of(tokens, given, self._tree_kind()), judge, stages)
         if self.calibrated and judge is not None:
-            learned = self._calibrate(learned, judge.tokens, judge.gold)
+            learned = replace(learned, trees=with_temperatures(learned.trees, learned.labels, *judge))
             stages.report.details["calibrated_on"] = "development data"
         self._set(learned, stages.report)
         return self
@@ -232,82 +228,50 @@ class DependencyParser(TreeParser):
 
     def _train(self, reader: Reader, problem: Problem, judge: Judge | None, stages: Stages) -> Learned:
         """Train the stages after the taggers, one after the other, and complete their report."""
-        learned, compared = Learned(reader, (), None, share=problem.crossing), dict[str, float]()
-        first = partial(self._first_order, learned, problem)
-        found = stages.train(FIRST, first, self.max_iter, self._development(learned, judge))
-        learned = learned.with_weights(found)
+        features = SecondOrderFeatures.of(reader.templates, self.hash_bits)
+        trees, compared = TreeScorer.of(features, self._tree_kind(), problem.crossing), dict[str, float]()
+        first = partial(
+            FirstOrder, problem, trees, seed=(self.seed, 0), rate=self.learning_rate, batch_size=self.batch_size
+        )
+        found = stages.train(FIRST, first, self.max_iter, None if judge is None else judge.development(trees))
+        trees = trees.with_weights(found)
         if self.order == 2 and not stages.watch.interrupted:
-            second = partial(self._second_order, learned, problem)
-            found = stages.train(SECOND, second, self.max_iter, self._development(learned, judge))
-            both = learned.with_weights(found)
+            rate = SECOND_ORDER_RATE * self.learning_rate
+            second = partial(SecondOrder, problem, trees, seed=(self.seed, 1), rate=rate, batch_size=self.batch_size)
+            found = stages.train(SECOND, second, self.max_iter, None if judge is None else judge.development(trees))
+            both = trees.with_weights(found)
             if judge is not None:
-                compared = {FIRST: self._uas(judge, learned), SECOND: self._uas(judge, both)}
+                compared = {FIRST: judge.uas(trees), SECOND: judge.uas(both)}
             if not compared or compared[SECOND] >= compared[FIRST]:
-                learned = both
-        learned = replace(learned, labels=self._train_labels(learned, problem, judge, stages))
-        stages.finish(FIRST if learned.order == 1 else SECOND, compared)
+                trees = both
+        learned = Learned(reader, trees, self._train_labels(reader, trees, problem, judge, stages))
+        stages.finish(FIRST if trees.order == 1 else SECOND, compared)
         stages.report.details["dropped_heads"] = problem.gold.n_dropped
         return learned
 
-    def _first_order(self, learned: Learned, problem: Problem) -> FirstOrder:
-        features = self._features(learned.reader).arcs
-        return FirstOrder(features=features, rate=self.learning_rate, seed=(self.seed, 0), **self._settings(problem))
-
-    def _second_order(self, learned: Learned, problem: Problem) -> SecondOrder:
-        pruner = self._scorer(learned)
-        return SecondOrder(
-            features=pruner.features, propagation=pruner.propagation, start=learned.weights[0],
-            arcs=prune(pruner, problem.tokens, problem.flat or problem.gold, problem.gold),
-            rate=SECOND_ORDER_RATE * self.learning_rate, seed=(self.seed, 1), **self._settings(problem),
-        )  # fmt: skip
-
-    def _settings(self, problem: Problem) -> dict[str, Any]:
-        """Return what both orders are trained with."""
-        data = {"tokens": problem.tokens, "gold": problem.gold, "flat": problem.flat}
-        return data | {"kind": self._tree_kind(), "batch_size": self.batch_size}
-
-    def _uas(self, judge: Judge, learned: Learned, more: Mapping[str, Any] | None = None) -> float:
-        """Return the UAS on development data, with the weights of one more stage."""
-        scorer = self._scorer(learned.with_weights(more or {}))
-        return _fraction(*correct_heads(scorer, judge.tokens, judge.gold))
-
-    def _development(self, learned: Learned, judge: Judge | None) -> Development | None:
-        return None if judge is None else Development("UAS", partial(self._uas, judge, learned))
-
     def _train_labels(
-        self, learned: Learned, problem: Problem, judge: Judge | None, stages: Stages
+        self, reader: Reader, trees: TreeScorer, problem: Problem, judge: Judge | None, stages: Stages
     ) -> LabelModel | None:
         """Return the classifier of labels; ``None`` if no label is known."""
         if problem.given.labels is None:
             return None
-        reader = learned.reader
         trainer = LabelTrainer(
-            problem.tokens, problem.given, feature_set(reader.n_tags > 1, clusters=reader.coder.clusters is not None),
+            problem.tokens, problem.given, reader.templates,
             bits=self.hash_bits, rate=LABEL_RATE * self.learning_rate, seed=self.seed,
         )  # fmt: skip
         development = None
         if judge is not None and judge.gold.labels is not None:
-            heads = flat_heads(self._scorer(learned), judge.tokens, judge.columns.offsets)
-            development = trainer.development(judge.tokens, judge.gold, heads)
+            heads = flat_heads(trees, judge.tokens, judge.gold.offsets)
+            development = trainer.development(*judge, heads)
         return trainer.model(stages.train(LABELS, lambda: trainer, self.max_iter + 1, development))
-
-    def _calibrate(self, learned: Learned, tokens: ParseTokens, gold: Gold) -> Learned:
-        """Return the parameters with temperatures, and a share of crossing trees, that fit these sentences."""
-        learned = replace(learned.with_temperatures(Temperatures()), sharp=0.0)
-        temperatures, sharp = fit_temperatures(self._scorer(learned), learned.labels, tokens, gold)
-        learned = replace(learned.with_temperatures(temperatures), sharp=sharp)
-        if learned.share is None:
-            return learned
-        return replace(learned, share=fit_share(self._scorer(learned), tokens, gold))
 
     def _calibrate_temperature(self, X: Sentences, y: Arcs) -> dict[str, float]:
         """Fit and store the temperatures on sentences that training has not seen; return them by kind of factor."""
         self._check_fitted()
         tokens, columns = self._learned.reader.read(X)
-        gold = read_arcs(y, columns.offsets)
-        if not (gold.heads >= 0).any():
-            raise ValueRangeError("y must have at least one head to compare with, got None for all words.")
-        self._set(self._calibrate(self._learned, tokens, gold), self.report_)
+        gold, learned = read_gold(y, columns.offsets), self._learned
+        trees = with_temperatures(learned.trees, learned.labels, tokens, gold)
+        self._set(replace(learned, trees=trees), self.report_)
         self.report_.details["calibrated_on"] = "held-out data"
         return dict(self.report_.details["temperatures"])
 
@@ -391,14 +355,11 @@ class DependencyParser(TreeParser):
         head (for LAS: or label) is ``None`` do not count.
         """
         parsing = self._parsing(X, None)
-        gold = read_arcs(y, parsing.columns.offsets)
-        if (gold.heads < 0).all():
-            raise ValueRangeError("y must have at least one head to compare with, got None for all words.")
-        if gold.labels is None or parsing.labels is None:
-            return _fraction(*correct_heads(parsing.scorer, parsing.tokens, gold))
-        heads = parsing.heads()
-        names = [name for row in parsing.names(heads) for name in row]
-        return _fraction(*correct_arcs(np.array([h for tree in heads for h in tree], np.int64), names, gold))
+        gold, labels = read_gold(y, parsing.columns.offsets), parsing.labels
+        heads = flat_heads(parsing.scorer, parsing.tokens, gold.offsets)
+        if gold.labels is None or labels is None:
+            return gold.accuracy(heads)
+        return gold.accuracy(heads, labels.best(parsing.tokens, heads, gold.offsets))
 
     def _judged(
         self, X: Sentences, gold: Sequence[Sequence[int]], labels: Sequence[Any] | None, decoding: Decode
@@ -460,7 +421,7 @@ class DependencyParser(TreeParser):
             "active": sum(int((w != 0).sum()) for w in self.weights_),
             "dropped_heads": self.report_.details["dropped_heads"],
             "temperatures": self.report_.details["temperatures"],
-            "sharp": self._learned.sharp,
+            "sharp": self._learned.trees.sharp,
             "calibrated_on": self.report_.details.get("calibrated_on", "nothing: temperatures are 1"),
             "parameters": self._values("clusters"),
         }
@@ -468,41 +429,24 @@ class DependencyParser(TreeParser):
 
     def _set(self, learned: Learned, report: FitReport) -> None:
         """Set all learned attributes at once, so that a failed fit leaves them unchanged."""
-        self.calibration_ = None
-        self._learned, self.weights_, self.report_ = learned, learned.weights, report
-        self.order_ = learned.order
+        trees, self.calibration_ = learned.trees, None
+        self._learned, self.weights_, self.report_, self.order_ = learned, trees.weights, report, trees.order
         self.labels_ = None if learned.labels is None else learned.labels.labels.names
-        report.details["temperatures"] = learned.temperatures.of(self.order_, learned.labels is not None)
+        report.details["temperatures"] = trees.temperatures.of(self.order_, learned.labels is not None)
         if self.order_ == 2:
-            report.details["sharp"] = learned.sharp
+            report.details["sharp"] = trees.sharp
         if not self.projective:
-            report.details["crossing_share"] = learned.share
+            report.details["crossing_share"] = trees.share
 
     def _tree_kind(self) -> TreeKind:
         return TreeKind(bool(self.projective), bool(self.single_root))
-
-    def _scorer(self, learned: Learned) -> TreeScorer:
-        """Return the model of the trees."""
-        kind, (first, *more) = self._tree_kind(), learned.weights
-        return TreeScorer(
-            self._features(learned.reader),
-            Propagation(kind if learned.share is None else replace(kind, projective=True)),
-            first,
-            (more[0], more[1], more[2]) if more else None,
-            learned.temperatures,
-            learned.sharp,
-            learned.share,
-        )
-
-    def _features(self, reader: Reader) -> SecondOrderFeatures:
-        return features_of(reader.n_tags, self.hash_bits, reader.coder.clusters is not None)
 
     def _parsing(self, X: Sentences, known: Evidence | None) -> Parsing:
         self._check_fitted()
         learned = self._learned
         tokens, columns = learned.reader.read(X)
         allowed = None if known is None else read_evidence(known, columns.offsets)
-        return Parsing(self._scorer(learned), learned.labels, tokens, columns, allowed)
+        return Parsing(learned.trees, learned.labels, tokens, columns, allowed)
 
     def _fingerprint(self, *data: tuple[Columns, Gold] | None) -> str:
         """Return a text that differs for other parameters (limits aside) or data."""
@@ -520,14 +464,11 @@ class DependencyParser(TreeParser):
     @classmethod
     def _from_state(cls, plain: dict[str, Any], arrays: Arrays) -> Self:
         self = cls(**plain["parameters"])
-        self._set(Learned.from_state(plain, arrays, self.hash_bits), FitReport.from_dict(plain["report"]))
+        learned = Learned.from_state(plain, arrays, self._tree_kind(), self.hash_bits)
+        self._set(learned, FitReport.from_dict(plain["report"]))
         self.clusters = self._learned.reader.coder.clusters
         return self
 
     def _plain_parameters(self) -> dict[str, Any]:
         """Return the parameters for JSON, without the clusters."""
         return {k: v for k, v in self.get_params().items() if k != "clusters"}
-
-
-def _fraction(correct: float, total: int) -> float:
-    return correct / max(total, 1)

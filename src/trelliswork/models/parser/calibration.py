@@ -23,7 +23,7 @@ import numpy as np
 from trelliswork.models.parser.data import Gold
 from trelliswork.models.parser.features import ParseTokens
 from trelliswork.models.parser.first_order import Doubles
-from trelliswork.models.parser.labels import LabelModel, judged_labels
+from trelliswork.models.parser.labels import LabelModel, numbers_of
 from trelliswork.models.parser.scoring import LEAST_SHARE, Beliefs, Scored, TreeScorer, flat_heads
 from trelliswork.models.parser.temperatures import TREE_KINDS, Temperatures, tempered, tree_kinds
 
@@ -54,23 +54,21 @@ def gold_probabilities(beliefs: Beliefs, gold: Gold) -> Doubles:
     return p
 
 
-def fit_temperatures(
-    scorer: TreeScorer, labels: LabelModel | None, tokens: ParseTokens, gold: Gold
-) -> tuple[Temperatures, float]:
-    """Return the temperatures, and the share of beliefs at temperature 1, that fit sentences with known heads.
+def with_temperatures(scorer: TreeScorer, labels: LabelModel | None, tokens: ParseTokens, gold: Gold) -> TreeScorer:
+    """Return the model with the temperatures and the shares that fit sentences with known heads.
 
-    Temperatures of labels need known labels; kinds that are not fitted keep their temperature. Trees are fitted on the
-    first sentences with `MAX_WORDS` words. Time: about 40 times that of belief propagation.
+    Temperatures of labels need known labels. Trees are fitted on the first sentences with `MAX_WORDS` words. Time:
+    about 40 times that of belief propagation.
     """
-    temperatures, sharp = _fit_trees(scorer, tokens, gold)
+    scorer = _fit_trees(replace(scorer, temperatures=Temperatures(), sharp=0.0), tokens, gold)
     if labels is not None and gold.labels is not None:
-        scorer = replace(scorer, temperatures=temperatures)
-        temperatures = replace(temperatures, labels=_fit_labels(scorer, labels, tokens, gold))
-    return temperatures, sharp
+        fitted = _fit_labels(scorer, labels, tokens, gold)
+        scorer = replace(scorer, temperatures=replace(scorer.temperatures, labels=fitted))
+    return scorer if scorer.share is None else replace(scorer, share=_fit_share(scorer, tokens, gold))
 
 
-def _fit_trees(scorer: TreeScorer, tokens: ParseTokens, gold: Gold) -> tuple[Temperatures, float]:
-    """Return temperatures of the scores of arcs, and with order 2 of siblings and grandparents, and the share."""
+def _fit_trees(scorer: TreeScorer, tokens: ParseTokens, gold: Gold) -> TreeScorer:
+    """Fit the temperatures of the scores of arcs, and with order 2 of siblings and grandparents, and the share."""
     batches = _scored_batches(scorer, tokens)
 
     def of_gold(temperatures: Temperatures) -> Doubles:
@@ -80,10 +78,10 @@ def _fit_trees(scorer: TreeScorer, tokens: ParseTokens, gold: Gold) -> tuple[Tem
 
     sharp_p = of_gold(Temperatures())
     n_heads = len(sharp_p)
-    best, share = scorer.temperatures, 0.0
     if not n_heads:
-        return best, share
-    kinds, mixed = tree_kinds(scorer.second is not None), scorer.second is not None
+        return scorer
+    best, mixed = scorer.temperatures, scorer.order == 2
+    kinds = tree_kinds(mixed)
 
     def loss(temperatures: Temperatures) -> tuple[float, float]:
         """Return the loss with the best share of sharp beliefs, and that share."""
@@ -110,16 +108,17 @@ def _fit_trees(scorer: TreeScorer, tokens: ParseTokens, gold: Gold) -> tuple[Tem
         found, its_share = loss(candidate)
         if found < value:
             best, value, share = candidate, found, its_share
-    return best, share
+    return replace(scorer, temperatures=best, sharp=share)
 
 
 def _fit_labels(scorer: TreeScorer, labels: LabelModel, tokens: ParseTokens, gold: Gold) -> float:
     """Return the temperature of labels, on the arcs of predicted trees that have the correct head."""
     heads = flat_heads(scorer, tokens, gold.offsets)
-    at, known = judged_labels(labels.labels, heads, gold)
+    numbers = numbers_of(labels.labels, gold)
+    at = np.flatnonzero((heads == gold.heads) & (numbers >= 0))
     if not len(at):
-        return labels.temperature
-    rows = replace(labels, temperature=1.0).probabilities(tokens, heads, gold.offsets)[at]
+        return 1.0
+    rows, known = labels.probabilities(tokens, heads, gold.offsets)[at], numbers[at]
 
     def loss(temperature: float) -> float:
         p = tempered(rows, temperature)[np.arange(len(at)), known]
@@ -134,7 +133,7 @@ def _scored_batches(scorer: TreeScorer, tokens: ParseTokens) -> list[Scored]:
     return [scorer.scored(tokens, some) for some in scorer.batches(tokens, enough)]
 
 
-def fit_share(scorer: TreeScorer, tokens: ParseTokens, gold: Gold) -> float:
+def _fit_share(scorer: TreeScorer, tokens: ParseTokens, gold: Gold) -> float:
     """Return the share of all trees in the mixture with projective ones that fits sentences with known heads.
 
     It minimizes the negative mean log-probability of the known heads, which is convex in the share.

@@ -44,8 +44,6 @@ class Columns:
 
 def read_sentences(X: Sentences) -> Columns:
     """Read sentences of words, of (word, tag) or of (word, tag, second tag), or a ``Corpus`` with these columns."""
-    if isinstance(X, str) or (not isinstance(X, Corpus) and any(isinstance(sentence, str) for sentence in X)):
-        raise ShapeError("X must be a list of sentences, each a list of words or tuples: wrap a sentence in a list.")
     corpus = X if isinstance(X, Corpus) else Corpus.from_sentences(X)
     if not 1 <= len(corpus.columns) <= 3:
         raise ShapeError(
@@ -76,6 +74,15 @@ class Gold:
     def rows(self, sentences: Integers) -> Integers:
         """Return the heads (B, n) of some sentences; -1 if unknown and in the padding."""
         return pad(self.heads[chosen_tokens(self.offsets, sentences)[0]], np.diff(self.offsets)[sentences], UNKNOWN)
+
+    def accuracy(self, heads: Integers, labels: Sequence[str | None] | None = None) -> float:
+        """Return the UAS of flat heads, or with labels their LAS, of the words whose head (and label) is known."""
+        known, right = self.heads >= 0, heads == self.heads
+        if labels is not None:
+            assert self.labels is not None
+            known &= [label is not None for label in self.labels]
+            right &= [one == label for one, label in zip(labels, self.labels, strict=True)]
+        return float(right[known].sum() / max(known.sum(), 1))
 
     def possible(self, kind: TreeKind) -> "Gold":
         """Keep as many of the heads as one tree of this kind can have; O(n^3) per sentence."""
@@ -129,6 +136,14 @@ def read_arcs(y: Arcs, offsets: NDArray[np.int64], name: str = "y") -> Gold:
     return Gold(heads, offsets, labels if any(label is not None for label in labels) else None)
 
 
+def read_gold(y: Arcs, offsets: NDArray[np.int64], name: str = "y", use: str = "compare with") -> Gold:
+    """Read heads and labels like `read_arcs`; it is an error if no head is known."""
+    gold = read_arcs(y, offsets, name)
+    if (gold.heads < 0).all():
+        raise ValueRangeError(f"{name} must have at least one head to {use}, got None for all words.")
+    return gold
+
+
 def read_trees(y: Arcs, offsets: NDArray[np.int64], name: str = "y") -> Gold:
     """Read heads and labels like `read_arcs`; unknown heads, and unknown labels among known ones, are an error."""
     gold = read_arcs(y, offsets, name)
@@ -179,19 +194,8 @@ def read_training(X: Sentences, y: Arcs) -> tuple[Columns, Gold]:
     columns = read_sentences(X)
     if not columns.tags:
         raise ShapeError("sentences must have tags to learn from: (word, tag) or (word, tag, second tag).")
-    gold = read_arcs(y, columns.offsets)
-    if columns.words and not (gold.heads >= 0).any():
-        raise ValueRangeError("y must have at least one head to learn from, got None for all words.")
     offsets = columns.offsets[np.concatenate([[True], columns.lengths > 0])]
     if len(offsets) == 1:
         raise ValueRangeError("there is no sentence to learn from: X is empty.")
+    gold = read_gold(y, columns.offsets, use="learn from")
     return replace(columns, offsets=offsets), replace(gold, offsets=offsets)
-
-
-def read_development(X: Sentences, y: Arcs) -> tuple[Columns, Gold]:
-    """Read sentences with trees to measure on."""
-    columns = read_sentences(X)
-    gold = read_arcs(y, columns.offsets, "y of dev")
-    if (gold.heads < 0).all():
-        raise ValueRangeError("y of dev must have at least one head to compare with, got None for all words.")
-    return columns, gold

@@ -1,6 +1,6 @@
 """Learned parameters of a parser, and its answers: trees, labels and probabilities of sentences."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal, get_args
 
@@ -17,31 +17,23 @@ from trelliswork.models.parser.data import (
     UNKNOWN,
     Arcs,
     Columns,
-    Gold,
     Sentences,
     read_arcs,
     read_sentences,
     read_trees,
 )
 from trelliswork.models.parser.features import ParseTokens, TokenCoder
-from trelliswork.models.parser.first_order import ArcFeatures, ArcList, Doubles, Integers, Weights
+from trelliswork.models.parser.first_order import ArcList, Doubles, Integers, TreeKind
 from trelliswork.models.parser.labels import LabelModel
 from trelliswork.models.parser.scoring import Beliefs, TreeScorer, rule_out
-from trelliswork.models.parser.second_order import PartFeatures, SecondOrderFeatures
+from trelliswork.models.parser.second_order import SecondOrderFeatures
 from trelliswork.models.parser.tags import Taggers
-from trelliswork.models.parser.temperatures import TREE_KINDS, Temperatures
-from trelliswork.models.parser.templates import feature_set
+from trelliswork.models.parser.temperatures import Temperatures
+from trelliswork.models.parser.templates import FeatureSet, feature_set
 
 LabeledTree = list[tuple[int, str | None]]
 Decode = Literal["viterbi", "mbr", "mbr-las"]
 LEAST = 1e-3  # belief of the arcs that are labeled to choose a tree
-
-
-def features_of(n_tags: int, bits: int, clusters: bool = False) -> SecondOrderFeatures:
-    """Return the features of sentences with this number of tag columns, and with clusters of words."""
-    templates = feature_set(n_tags > 1, clusters)
-    siblings, grandparents = (PartFeatures(part, bits) for part in (templates.sibling, templates.grandparent))
-    return SecondOrderFeatures(ArcFeatures(templates.arc, bits), siblings, grandparents)
 
 
 @dataclass(frozen=True)
@@ -51,6 +43,11 @@ class Reader:
     coder: TokenCoder
     n_tags: int
     taggers: Taggers | None
+
+    @property
+    def templates(self) -> FeatureSet:
+        """Templates for the columns of tags, and for clusters of words if there are any."""
+        return feature_set(self.n_tags > 1, self.coder.clusters is not None)
 
     def read(self, X: Sentences) -> tuple[ParseTokens, Columns]:
         """Return codes, and the columns that they come from, tags included."""
@@ -79,40 +76,23 @@ class Learned:
     """Learned parameters."""
 
     reader: Reader
-    weights: tuple[Weights, ...]  # (2**bits,) of arcs; order 2: also of arcs, siblings, grandparents of its model
+    trees: TreeScorer
     labels: LabelModel | None
-    temperatures: Temperatures = Temperatures()  # noqa: RUF009
-    sharp: float = 0.0  # share of the beliefs at temperature 1 in probabilities, for order 2
-    share: float | None = None  # of all trees, if the others are projective, for non-projective parsers
-
-    @property
-    def order(self) -> int:
-        """1 or 2."""
-        return 1 if len(self.weights) == 1 else 2
-
-    def with_weights(self, more: Mapping[str, Any]) -> "Learned":
-        """Return the same parameters with the weights of one more stage, by kind of part."""
-        return replace(self, weights=(*self.weights, *(more[part] for part in TREE_KINDS if part in more)))
-
-    def with_temperatures(self, temperatures: Temperatures) -> "Learned":
-        """Return the same parameters at other temperatures."""
-        labels = None if self.labels is None else replace(self.labels, temperature=temperatures.labels)
-        return replace(self, labels=labels, temperatures=temperatures)
 
     def state(self) -> tuple[dict[str, Any], Arrays]:
         """Return plain data and arrays to save."""
-        reader, labels = self.reader, self.labels
-        arrays: Arrays = {f"weights.{k}": one for k, one in enumerate(self.weights)}
+        reader, trees, labels = self.reader, self.trees, self.labels
+        arrays: Arrays = {f"weights.{k}": one for k, one in enumerate(trees.weights)}
         plain: dict[str, Any] = {
-            "order": self.order,
+            "order": trees.order,
             "n_tags": reader.n_tags,
             "words": reader.coder.words,
             "tags": reader.coder.tags,
             "labels": None if labels is None else list(labels.labels),
             "taggers": None,
-            "temperatures": asdict(self.temperatures),
-            "sharp": self.sharp,
-            "crossing_share": self.share,
+            "temperatures": asdict(trees.temperatures),
+            "sharp": trees.sharp,
+            "crossing_share": trees.share,
         }
         if reader.coder.clusters is not None:
             plain["knowledge"], own = Knowledge(reader.coder.clusters).state()
@@ -125,7 +105,7 @@ class Learned:
         return plain, arrays
 
     @classmethod
-    def from_state(cls, plain: dict[str, Any], arrays: Arrays, bits: int) -> "Learned":
+    def from_state(cls, plain: dict[str, Any], arrays: Arrays, kind: TreeKind, bits: int) -> "Learned":
         """Build the parameters from ``state``'s result; damaged arrays are an error."""
         weights = tuple(arrays[f"weights.{k}"] for k in range(4 if plain["order"] == 2 else 1))
         for one in weights:
@@ -143,18 +123,17 @@ class Learned:
         if share is not None and not (isinstance(share, float) and 0 <= share <= 1):
             raise ValueRangeError(f"crossing_share must be between 0 and 1, or None, got {share!r}.")
         clusters = Knowledge.from_state(plain.get("knowledge", {}), arrays).clusters
-        coder = TokenCoder(strings(plain["words"]), strings(plain["tags"]), clusters)
-        reader = Reader(coder, n_tags, taggers)
+        reader = Reader(TokenCoder(strings(plain["words"]), strings(plain["tags"]), clusters), n_tags, taggers)
+        trees = TreeScorer.of(SecondOrderFeatures.of(reader.templates, bits), kind, share)
+        trees = replace(trees, weights=weights, temperatures=temperatures, sharp=sharp)
         if plain["labels"] is None:
-            return cls(reader, weights, None, temperatures, sharp, share)
+            return cls(reader, trees, None)
         rows, n_labels = arrays["labels"], len(plain["labels"])
         check_finite("labels", rows)
         if rows.ndim != 2 or rows.shape[1] != n_labels or len(rows) & (len(rows) - 1):
             raise ValueRangeError(f"weights of labels must have shape (power of 2, {n_labels}), got {rows.shape}.")
         labels = Vocabulary(strings(plain["labels"]))
-        templates = feature_set(reader.n_tags > 1, clusters is not None)
-        model = LabelModel(labels, rows, templates, temperatures.labels)
-        return cls(reader, weights, model, temperatures, sharp, share)
+        return cls(reader, trees, LabelModel(labels, rows, reader.templates))
 
 
 @dataclass(frozen=True)
@@ -227,7 +206,8 @@ class Parsing:
         flat, ends = np.concatenate([tree[:n] for tree, n in zip(heads, beliefs.lengths, strict=True)]), beliefs.lengths
         offsets = np.concatenate([[0], np.cumsum(ends)])
         arcs = ArcList(rows, h, m)
-        labels = self.labels.arc_probabilities(self.tokens.some(beliefs.sentences), flat, offsets, arcs)
+        some, temperature = self.tokens.some(beliefs.sentences), self.scorer.temperatures.labels
+        labels = self.labels.arc_probabilities(some, flat, offsets, arcs, temperature)
         gains = np.zeros_like(beliefs.arcs)
         gains[rows, h, m] = beliefs.arcs[rows, h, m] * labels.max(axis=1)
         return scorer.heads(beliefs, gains)
@@ -237,8 +217,7 @@ class Parsing:
         if self.labels is None:
             return [[None] * len(tree) for tree in heads]
         flat = np.array([h for tree in heads for h in tree], np.int64)
-        best = self.labels.probabilities(self.tokens, flat, self.columns.offsets).argmax(axis=1).tolist()
-        return self.columns.sentences([self.labels.labels[j] for j in best])
+        return self.columns.sentences(self.labels.best(self.tokens, flat, self.columns.offsets))
 
     def marginals(self) -> list[list[dict[int, float]]]:
         """Return the probabilities of the heads of each word, most probable first."""
@@ -308,11 +287,10 @@ class Parsing:
 
     def label_probabilities(self, heads: Sequence[Sequence[int]]) -> list[list[dict[str, float]]]:
         """Return p(label | tree) of the arcs of complete trees, most probable first."""
-        if self.labels is None:
-            raise ValueRangeError("the parser has no labels: train it with pairs (head, label).")
+        assert self.labels is not None
         flat = read_trees(heads, self.columns.offsets, "heads").heads
         names = list(self.labels.labels)
-        rows = self.labels.probabilities(self.tokens, flat, self.columns.offsets)
+        rows = self.labels.probabilities(self.tokens, flat, self.columns.offsets, self.scorer.temperatures.labels)
         order = np.argsort(-rows, axis=1, kind="stable").tolist()
         tables = [{names[j]: row[j] for j in best} for row, best in zip(rows.tolist(), order, strict=True)]
         return self.columns.sentences(tables)
@@ -324,30 +302,9 @@ def arcs_of_subtrees(heads: Integers) -> NDArray[np.bool_]:
     Words below it have their heads, and all other words have heads outside of it; its own head is free.
     """
     n = len(heads)
-    below = np.eye(n + 1, dtype=bool)  # [word, word below it or itself]
-    for word in range(1, n + 1):
-        above = int(heads[word - 1])
-        for _ in range(n):  # up to the root
-            below[above, word] = True
-            if above == 0:
-                break
-            above = int(heads[above - 1])
-    allowed = np.empty((n, n + 1, n + 1), bool)
-    for word in range(1, n + 1):
-        inside = below[word]
-        allowed[word - 1] = ~inside[:, None]  # heads outside
-        for other in np.flatnonzero(inside):
-            if other != word:
-                allowed[word - 1, :, other] = np.arange(n + 1) == heads[other - 1]
-    return allowed
-
-
-def correct_heads(scorer: TreeScorer, tokens: ParseTokens, gold: Gold) -> tuple[int, int]:
-    """Return how many of the words with a known head get it, and their number; the quotient is the UAS."""
-    correct = total = 0
-    for sentences in scorer.batches(tokens):
-        heads: Integers = scorer.trees(tokens, sentences)
-        given = gold.rows(sentences)
-        correct += int(((heads == given) & (given >= 0)).sum())
-        total += int((given >= 0).sum())
-    return correct, total
+    arcs = np.arange(n + 1)[:, None] == np.concatenate([[0], heads])  # of the tree
+    itself = np.eye(n + 1, dtype=bool)
+    below = arcs | itself  # [word, word below it or itself]
+    for _ in range(n.bit_length()):
+        below = below @ below
+    return np.where((below & ~itself)[1:, None, :], arcs, ~below[1:, :, None])

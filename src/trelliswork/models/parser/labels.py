@@ -1,6 +1,6 @@
 """Labels of arcs given the tree: a log-linear classifier on features of the arc and its surroundings."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -30,23 +30,28 @@ class LabelModel:
     labels: Vocabulary
     weights: NDArray[np.float32]  # (rows, L)
     features: FeatureSet
-    temperature: float = 1.0
 
-    def probabilities(self, tokens: ParseTokens, heads: Integers, offsets: NDArray[np.int64]) -> NDArray[np.float32]:
+    def best(self, tokens: ParseTokens, heads: Integers, offsets: NDArray[np.int64]) -> list[str]:
+        """Return the most probable labels of the arcs into all words; ``heads`` are flat, complete trees."""
+        return self.labels.strings(self.probabilities(tokens, heads, offsets).argmax(axis=1).tolist())
+
+    def probabilities(
+        self, tokens: ParseTokens, heads: Integers, offsets: NDArray[np.int64], temperature: float = 1.0
+    ) -> NDArray[np.float32]:
         """Return p(label | tree) (n_tokens, L) of the arcs into all words; ``heads`` are flat, complete trees."""
         owners = np.repeat(np.arange(len(offsets) - 1), np.diff(offsets))
         arcs = ArcList(owners, heads, np.arange(len(heads)) - offsets[owners] + 1)
-        return self.arc_probabilities(tokens, heads, offsets, arcs)
+        return self.arc_probabilities(tokens, heads, offsets, arcs, temperature)
 
     def arc_probabilities(
-        self, tokens: ParseTokens, heads: Integers, offsets: NDArray[np.int64], arcs: ArcList
+        self, tokens: ParseTokens, heads: Integers, offsets: NDArray[np.int64], arcs: ArcList, temperature: float
     ) -> NDArray[np.float32]:
         """Return p(label | tree) (A, L) of arcs, sorted by sentence: each in the tree with its modifier moved to it."""
         values = np.empty((len(arcs.heads), len(self.labels)), np.float32)
         trees, shift = Trees(heads, offsets), _shift(self.weights)
         ranges = threads.cut(np.full(len(values), LABEL_COST), least=threads.LEAST_WORK)
         threads.run(arc_probabilities, ranges, arcs, trees, tokens.arrays, self.features, shift, self.weights, values)
-        return tempered(values, self.temperature)
+        return tempered(values, temperature)
 
 
 def _shift(weights: NDArray[np.float32]) -> np.uint64:
@@ -62,19 +67,10 @@ class LabelTrainer:
     """
 
     def __init__(
-        self,
-        tokens: ParseTokens,
-        gold: Gold,
-        features: FeatureSet,
-        *,
-        bits: int,
-        rate: float,
-        seed: int,
+        self, tokens: ParseTokens, gold: Gold, features: FeatureSet, *, bits: int, rate: float, seed: int
     ) -> None:
-        assert gold.labels is not None
-        self.labels = Vocabulary.from_sequences([[name for name in gold.labels if name is not None]])
-        numbers = {name: i for i, name in enumerate(self.labels)}
-        self._gold = np.array([-1 if name is None else numbers[name] for name in gold.labels], np.int64)
+        self.labels = Vocabulary.from_sequences([[name for name in gold.labels or () if name is not None]])
+        self._gold = numbers_of(self.labels, gold)
         self._tokens, self._trees, self._features = tokens, Trees(gold.heads, gold.offsets), features
         self._rate, self._seed = np.float32(rate), seed
         shape = 1 << max(bits - FEWER_BITS, 4), len(self.labels)
@@ -88,9 +84,7 @@ class LabelTrainer:
         """Return the LAS on development data, whose predicted trees are given as flat ``heads``."""
 
         def las(parameters: Mapping[str, Any]) -> float:
-            best = self.model(parameters).probabilities(tokens, heads, gold.offsets).argmax(axis=1)
-            correct, total = correct_arcs(heads, [self.labels[j] for j in best.tolist()], gold)
-            return correct / max(total, 1)
+            return gold.accuracy(heads, self.model(parameters).best(tokens, heads, gold.offsets))
 
         return Development("LAS", las)
 
@@ -121,17 +115,6 @@ class LabelTrainer:
         self.learner.restore(arrays)
 
 
-def judged_labels(labels: Vocabulary, heads: Integers, gold: Gold) -> tuple[Integers, Integers]:
-    """Return the words with the correct head whose gold label the parser knows, and the numbers of these labels."""
-    numbers: dict[str | None, int] = {name: k for k, name in enumerate(labels)}
-    known = np.array([numbers.get(name, -1) for name in gold.labels or [None] * len(gold.heads)], np.int64)
-    at = np.flatnonzero((heads == gold.heads) & (known >= 0))
-    return at, known[at]
-
-
-def correct_arcs(heads: Integers, names: Sequence[str | None], gold: Gold) -> tuple[int, int]:
-    """Return how many of the words with a known head and label get both, and their number; the quotient is the LAS."""
-    assert gold.labels is not None
-    rows = zip(heads.tolist(), names, gold.heads.tolist(), gold.labels, strict=True)
-    known = [(head, name) == (h, label) for head, name, h, label in rows if h >= 0 and label is not None]
-    return sum(known), len(known)
+def numbers_of(labels: Vocabulary, gold: Gold) -> Integers:
+    """Return the numbers of the gold labels of all words, -1 for those that are unknown or not among ``labels``."""
+    return np.array([-1 if name is None else labels.index.get(name, -1) for name in gold.labels or ()], np.int64)

@@ -1,9 +1,9 @@
 """Beliefs of arcs, minimum-risk trees and pruning, from sentences and weights."""
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -12,6 +12,7 @@ from trelliswork.errors import ImpossibleError
 from trelliswork.inference.tree import NearlyProjective, match_marginals, with_crossings
 from trelliswork.inference.tree.nearly import mixture
 from trelliswork.inference.tree.passes import Passes
+from trelliswork.inference.tree.second_order import Scores
 from trelliswork.models.hmm.data import chosen_tokens
 from trelliswork.models.parser.data import Gold
 from trelliswork.models.parser.features import ParseTokens
@@ -71,7 +72,7 @@ class Scored(NamedTuple):
     log_arc: Doubles  # (B, n+1, n+1) of the first order
     possible: Mask  # (B, n+1, n+1) arcs that evidence and pruning allow
     candidates: Candidates | None = None
-    scores: tuple[Doubles, Doubles, Doubles] | None = None  # of arcs (A,), siblings (S,), grandparents (G,)
+    scores: Scores | None = None
     free: Doubles | None = None  # ``log_arc`` without evidence, if there is any
 
 
@@ -100,11 +101,24 @@ class TreeScorer:
 
     features: SecondOrderFeatures
     propagation: Propagation
-    first: Weights  # (2**bits,) of the first-order model
-    second: tuple[Weights, Weights, Weights] | None = None  # of arcs, siblings, grandparents of the second-order model
+    weights: tuple[Weights, ...] = ()  # (2**bits,) of arcs; order 2: also of arcs, siblings, grandparents of its model
     temperatures: Temperatures = Temperatures()  # noqa: RUF009
     sharp: float = 0.0  # share of the beliefs at temperature 1 in the probabilities of arcs; order 2
     share: float | None = None  # of all trees, if the others are projective
+
+    @classmethod
+    def of(cls, features: SecondOrderFeatures, kind: TreeKind, share: float | None) -> "TreeScorer":
+        """Return a model without weights of trees of a kind; with a ``share`` they may cross."""
+        return cls(features, Propagation(kind if share is None else replace(kind, projective=True)), share=share)
+
+    @property
+    def order(self) -> int:
+        """1 or 2."""
+        return 1 if len(self.weights) == 1 else 2
+
+    def with_weights(self, more: Mapping[str, Any]) -> "TreeScorer":
+        """Return the same model with the weights of one more stage, by kind of part."""
+        return replace(self, weights=(*self.weights, *(more[part] for part in TREE_KINDS if part in more)))
 
     @property
     def kind(self) -> TreeKind:
@@ -118,7 +132,7 @@ class TreeScorer:
 
     def batches(self, tokens: ParseTokens, some: Integers | None = None) -> Iterator[Integers]:
         """Yield the indices of (some) sentences of similar length that are computed together, without empty ones."""
-        check_lengths(tokens.lengths, 0 if self.second is None else self.propagation.max_iter)
+        check_lengths(tokens.lengths, 0 if self.order == 1 else self.propagation.max_iter)
         order = np.argsort(tokens.lengths, kind="stable")
         if some is not None:
             order = order[np.isin(order, some)]
@@ -135,7 +149,7 @@ class TreeScorer:
 
     def _first_order(self, tokens: ParseTokens, sentences: Integers) -> Doubles:
         """Return the arc scores (B, n+1, n+1) of the first-order model."""
-        return self.features.arcs.log_arcs(tokens, sentences, self.first)
+        return self.features.arcs.log_arcs(tokens, sentences, self.weights[0])
 
     def _expectations(
         self, log_arc: Doubles, sentences: Integers, lengths: Integers, free: Doubles | None = None
@@ -165,13 +179,12 @@ class TreeScorer:
         if allowed is not None:
             log_arc = log_arc.copy()
             rule_out(log_arc, tokens, sentences, allowed)
-        if self.second is None:
+        if self.order == 1:
             return Scored(sentences, lengths, log_arc, log_arc > -np.inf, free=free)
         mask = self._kept(log_arc, sentences, lengths, free)
         candidates = Candidates.from_mask(sentences, lengths, mask)
-        return Scored(
-            sentences, lengths, log_arc, mask, candidates, candidates.scores(self.features, tokens, self.second)
-        )
+        scores = candidates.scores(self.features, tokens, self.weights[1:])
+        return Scored(sentences, lengths, log_arc, mask, candidates, scores)
 
     def _kept(self, log_arc: Doubles, sentences: Integers, lengths: Integers, free: Doubles | None = None) -> Mask:
         """Return the mask (B, n+1, n+1) of unpruned arcs, among them a tree of belief propagation."""
@@ -208,8 +221,9 @@ class TreeScorer:
             free = None if free is None else free / self.temperatures.arcs
             engine, arcs = self._expectations(log_arc, sentences, lengths, free)
             return Beliefs(sentences, lengths, log_arc, arcs, mask, engine)
-        a, s, g = (values / getattr(self.temperatures, kind) for values, kind in zip(scores, TREE_KINDS, strict=True))
-        result = self.propagation(candidates.parts, (a, s, g))
+        divisors = (getattr(self.temperatures, kind) for kind in TREE_KINDS)
+        tempered = Scores(*(values / by for values, by in zip(scores, divisors, strict=True)))
+        result = self.propagation(candidates.parts, tempered)
         tree_scores = candidates.dense(result.tree_scores, -np.inf)
         if self.temperatures.tree == 1 and self.share is None:
             arcs = candidates.dense(result.arcs, 0.0)

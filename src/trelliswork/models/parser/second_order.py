@@ -1,29 +1,19 @@
 """Second-order parsing: unpruned arcs, consecutive siblings and grandparents, by belief propagation."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from trelliswork.inference.tree.second_order import (
-    Parts,
-    SecondOrderResult,
-    infer,
-    parts,
-)
+from trelliswork.inference.tree.second_order import Parts, Scores, SecondOrderResult, infer, parts
 from trelliswork.models.hmm.data import chosen_tokens
 from trelliswork.models.parser.features import ParseTokens
-from trelliswork.models.parser.first_order import (
-    ArcFeatures,
-    ArcList,
-    Doubles,
-    Features,
-    Integers,
-    TreeKind,
-    Weights,
-)
+from trelliswork.models.parser.first_order import ArcFeatures, ArcList, Doubles, Features, Integers, TreeKind, Weights
 from trelliswork.models.parser.kernels.parts import part_ids, part_scores
 from trelliswork.models.parser.kernels.records import PartList
+from trelliswork.models.parser.templates import FeatureSet
 
 Mask = NDArray[np.bool_]
 
@@ -35,13 +25,18 @@ class PartFeatures(Features):
     cost = 800
 
 
-@dataclass(frozen=True)
-class SecondOrderFeatures:
+class SecondOrderFeatures(NamedTuple):
     """All features of a second-order model, in the order of its weights."""
 
     arcs: ArcFeatures
     siblings: PartFeatures
     grandparents: PartFeatures
+
+    @classmethod
+    def of(cls, templates: FeatureSet, bits: int) -> "SecondOrderFeatures":
+        """Return the features of some templates, hashed to ``2**bits`` weights of each kind."""
+        siblings, grandparents = (PartFeatures(part, bits) for part in (templates.sibling, templates.grandparent))
+        return cls(ArcFeatures(templates.arc, bits), siblings, grandparents)
 
 
 @dataclass(frozen=True)
@@ -91,18 +86,15 @@ class Candidates:
         lengths, arcs = self.parts.n_words[rows], self.arcs
         return Candidates.from_arcs(self.sentences[rows], lengths, ends, arcs.heads[at], arcs.modifiers[at])
 
-    def scores(
-        self,
-        features: SecondOrderFeatures,
-        tokens: ParseTokens,
-        weights: tuple[Weights, Weights, Weights],
-    ) -> tuple[Doubles, Doubles, Doubles]:
-        """Return the scores of arcs (A,), siblings (S,) and grandparents (G,)."""
-        return (
-            features.arcs.scores(tokens, self.arcs, weights[0]),
-            features.siblings.scores(tokens, self.siblings, weights[1]),
-            features.grandparents.scores(tokens, self.grandparents, weights[2]),
-        )
+    @property
+    def lists(self) -> tuple[ArcList | PartList, ...]:
+        """Arcs, siblings and grandparents."""
+        return self.arcs, self.siblings, self.grandparents
+
+    def scores(self, features: SecondOrderFeatures, tokens: ParseTokens, weights: Sequence[Weights]) -> Scores:
+        """Return the scores of all parts."""
+        given = zip(features, self.lists, weights, strict=True)
+        return Scores(*(one.scores(tokens, parts, own) for one, parts, own in given))
 
     def dense(self, values: Doubles, rest: float) -> Doubles:
         """Return values of arcs (A,) as a matrix (B, n+1, n+1), ``rest`` elsewhere."""
@@ -120,20 +112,11 @@ class Propagation:
     max_iter: int = 5
     tree_every: int = 2
     tolerance: float = 1e-3
-    damping: float = 0.0
 
-    def __call__(self, parts: Parts, scores: tuple[Doubles, Doubles, Doubles]) -> SecondOrderResult:
+    def __call__(self, parts: Parts, scores: Scores) -> SecondOrderResult:
         """Compute the beliefs of all parts."""
-        return infer(
-            parts,
-            *scores,
-            projective=self.kind.projective,
-            single_root=self.kind.single_root,
-            max_iter=self.max_iter,
-            tree_every=self.tree_every,
-            tolerance=self.tolerance,
-            damping=self.damping,
-        )
+        options = vars(self.kind) | {name: value for name, value in vars(self).items() if name != "kind"}
+        return infer(parts, *scores, **options)
 
 
 def keep(kind: TreeKind, log_arc: Doubles, marginals: Doubles, lengths: Integers, threshold: float) -> Mask:

@@ -26,6 +26,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from trelliswork.inference.tree.second_order import Scores
 from trelliswork.learning.checkpoint import Arrays, with_prefix
 from trelliswork.learning.report import STOPPED, FitReport, Step
 from trelliswork.learning.sgd import Parts, SparseAdaGrad
@@ -33,26 +34,17 @@ from trelliswork.learning.watch import Development, Saved, Watch
 from trelliswork.models.hmm.data import chosen_tokens
 from trelliswork.models.parser.data import UNKNOWN, Columns, Gold
 from trelliswork.models.parser.features import ParseTokens
-from trelliswork.models.parser.first_order import (
-    ArcFeatures,
-    ArcList,
-    Doubles,
-    Integers,
-    TreeKind,
-    Weights,
-    only_given,
-)
+from trelliswork.models.parser.first_order import ArcList, Doubles, Integers, TreeKind, only_given
 from trelliswork.models.parser.kernels.parts import observed_siblings
 from trelliswork.models.parser.labels import LabelTrainer
-from trelliswork.models.parser.scoring import PrunedArcs
-from trelliswork.models.parser.second_order import Candidates, PartList, Propagation, SecondOrderFeatures
+from trelliswork.models.parser.scoring import TreeScorer, flat_heads, prune
+from trelliswork.models.parser.second_order import Candidates, PartList, Propagation
 from trelliswork.models.parser.tags import Taggers, Tagging
 from trelliswork.models.parser.temperatures import TREE_KINDS
 
 TAGGER, FIRST, SECOND, LABELS = "tagger", "first order", "second order", "labels"
 Progress = Callable[[float], None]  # takes the share of an epoch that is done
 ANNOUNCE_SECONDS = 5.0  # between two reports within an epoch
-Scores3 = tuple[Doubles, Doubles, Doubles]  # of arcs (A,), siblings (S,), grandparents (G,)
 MOSTLY = 0.5  # share of sentences with crossing arcs from which on projective trees have no part of their own
 ACTIVE = 1e-3  # parts with a smaller gradient are left out of an update
 
@@ -89,7 +81,7 @@ class ScoredParts:
     """A mini-batch with scores of parts, and Bethe's estimates of sums over trees."""
 
     batch: Candidates
-    scores: Scores3
+    scores: Scores
     propagation: Propagation
 
     @property
@@ -103,8 +95,8 @@ class ScoredParts:
             return self, [slice(None)] * 3
         parts = self.batch.parts
         places = [chosen_tokens(ptr, rows)[0] for ptr in (parts.arc_ptr, parts.sibling_ptr, parts.grandparent_ptr)]
-        a, s, g = (values[at] for values, at in zip(self.scores, places, strict=True))
-        return ScoredParts(self.batch.some(rows), (a, s, g), self.propagation), places
+        scores = Scores(*(values[at] for values, at in zip(self.scores, places, strict=True)))
+        return ScoredParts(self.batch.some(rows), scores, self.propagation), places
 
     def of_trees(self, heads: Integers) -> tuple[float, list[Doubles]]:
         """Return the sum of the scores of trees (B, n), and 1 for each of their parts."""
@@ -118,22 +110,41 @@ class ScoredParts:
 
     def expectations(self, heads: Integers, projective: bool) -> tuple[float, list[Doubles]]:
         """Return the sum of log Z over the trees with the known heads (B, n), and the beliefs of their parts."""
-        batch, (arcs, siblings, grandparents) = self.batch, self.scores
-        known = heads[batch.rows, batch.arcs.modifiers - 1]
-        arcs = np.where((known < 0) | (known == batch.arcs.heads), arcs, -np.inf)
+        batch, known = self.batch, heads[self.batch.rows, self.batch.arcs.modifiers - 1]
+        arcs = np.where((known < 0) | (known == batch.arcs.heads), self.scores.arcs, -np.inf)
         propagation = replace(self.propagation, kind=replace(self.propagation.kind, projective=projective))
-        result = propagation(batch.parts, (arcs, siblings, grandparents))
+        result = propagation(batch.parts, self.scores._replace(arcs=arcs))
         return float(result.log_partition.sum()), [result.arcs, result.siblings, result.grandparents]
 
 
-@dataclass(kw_only=True)
+@dataclass(frozen=True)
+class Problem:
+    """Training sentences as all stages take them."""
+
+    tokens: ParseTokens
+    given: Gold  # known heads and labels
+    gold: Gold  # without heads that no tree of the kind has
+    kind: TreeKind  # of the trees of ``gold``
+    flat: Gold | None = None  # without heads that no projective tree has; None: all trees are alike
+    crossing: float | None = None  # share of the sentences that no projective tree fits; None: all trees are alike
+
+    @classmethod
+    def of(cls, tokens: ParseTokens, given: Gold, kind: TreeKind) -> "Problem":
+        """Find the heads that trees can have. If most sentences have crossing arcs, all trees are alike."""
+        gold = given.possible(kind)
+        if kind.projective:
+            return cls(tokens, given, gold, kind)
+        flat = gold.possible(replace(kind, projective=True))
+        share = float((np.add.reduceat(gold.heads != flat.heads, gold.offsets[:-1]) > 0).mean())
+        return cls(tokens, given, gold, kind, *((flat, share) if share < MOSTLY else ()))
+
+
+@dataclass
 class TreeTrainer:
     """Common part of both orders: mini-batches of sentences in random order, and one learner per kind of part."""
 
-    tokens: ParseTokens
-    gold: Gold
-    flat: Gold | None = None  # K, if the rivals are projective, but not all trees are
-    kind: TreeKind  # of the trees of ``gold``
+    problem: Problem
+    trees: TreeScorer  # the model after the stage before
     rate: float
     batch_size: int = 32
     seed: tuple[int, ...] = (0,)
@@ -146,9 +157,10 @@ class TreeTrainer:
 
     def objective(self, scored: ScoredArcs | ScoredParts, sentences: Integers, gradients: Sequence[Doubles]) -> float:
         """Return the loss of a mini-batch, and add up its negative gradient by the scores."""
-        rivals = self.kind.projective or self.flat is not None
-        every = self.gold.rows(sentences)
-        known = every if self.flat is None else self.flat.rows(sentences)
+        problem = self.problem
+        rivals = problem.kind.projective or problem.flat is not None
+        every = problem.gold.rows(sentences)
+        known = every if problem.flat is None else problem.flat.rows(sentences)
         rows = np.arange(len(sentences))
         crossing = np.flatnonzero((known != every).any(axis=1))
         loss = 0.0
@@ -169,23 +181,19 @@ class TreeTrainer:
                         gradient[at] += sign * count
         return loss
 
-    def step(self, sentences: Integers) -> float:
-        """Update the weights by a mini-batch; return its loss."""
-        loss, parts = self.parts(sentences)
-        for learner, some in zip(self.learners.values(), parts, strict=True):
-            learner.step(*some)
-        return loss
-
     def epoch(self, number: int, progress: Progress = lambda share: None) -> float:
         """Train epoch ``number``, counted from 1; return its loss."""
-        n, loss = len(self.tokens), 0.0
+        n, total = len(self.problem.tokens), 0.0
         order = np.random.default_rng((*self.seed, number)).permutation(n)
         for at in range(0, n, self.batch_size):
-            loss += self.step(order[at : at + self.batch_size])
+            loss, parts = self.parts(order[at : at + self.batch_size])
+            for learner, some in zip(self.learners.values(), parts, strict=True):
+                learner.step(*some)
+            total += loss
             progress(at / n)
         for learner in self.learners.values():
             learner.end_epoch()
-        return loss
+        return total
 
     def parameters(self) -> Arrays:
         """Return the averaged weights by kind of part."""
@@ -202,19 +210,18 @@ class TreeTrainer:
             learner.restore(with_prefix(arrays, f"{name}."))
 
 
-@dataclass(kw_only=True)
+@dataclass
 class FirstOrder(TreeTrainer):
     """Scores of arcs, with exact sums over trees."""
 
-    features: ArcFeatures
-
     def __post_init__(self) -> None:
-        self.learners["arcs"] = SparseAdaGrad(np.zeros(1 << self.features.bits, np.float32), self.rate)
+        self.learners["arcs"] = SparseAdaGrad(np.zeros(1 << self.trees.features.arcs.bits, np.float32), self.rate)
 
     def gradient(self, sentences: Integers, weights: NDArray[np.floating]) -> tuple[float, ArcList, Doubles]:
         """Return the loss of some sentences, and its negative gradient (A,) by the scores of the arcs that change."""
-        log_arc = self.features.log_arcs(self.tokens, sentences, weights)
-        scored = ScoredArcs(log_arc, self.tokens.lengths[sentences], self.kind.single_root)
+        tokens = self.problem.tokens
+        log_arc = self.trees.features.arcs.log_arcs(tokens, sentences, weights)
+        scored = ScoredArcs(log_arc, tokens.lengths[sentences], self.problem.kind.single_root)
         gradient = np.zeros_like(log_arc)
         loss = self.objective(scored, sentences, [gradient])
         rows, heads, words = np.nonzero(np.abs(gradient) > self.active)
@@ -223,75 +230,54 @@ class FirstOrder(TreeTrainer):
     def parts(self, sentences: Integers) -> tuple[float, Iterable[Parts]]:
         """Return the loss of some sentences, and features and negative gradients of their arcs."""
         loss, arcs, values = self.gradient(sentences, self.learners["arcs"].weights)
-        return loss, [(*self.features.ids(self.tokens, arcs), values.astype(np.float32))]
+        ids = self.trees.features.arcs.ids(self.problem.tokens, arcs)
+        return loss, [(*ids, values.astype(np.float32))]
 
 
-@dataclass(kw_only=True)
+@dataclass
 class SecondOrder(TreeTrainer):
     """Scores of arcs, siblings and grandparents together, by belief propagation."""
 
-    features: SecondOrderFeatures
-    propagation: Propagation
-    arcs: PrunedArcs
-    start: Weights  # of the arcs
-
     def __post_init__(self) -> None:
-        zeros = [np.zeros(1 << f.bits, np.float32) for f in (self.features.siblings, self.features.grandparents)]
-        for name, weights in zip(TREE_KINDS, (self.start, *zeros), strict=True):
+        problem, zeros = self.problem, np.zeros(1 << self.trees.features.siblings.bits, np.float32)
+        for name, weights in zip(TREE_KINDS, (self.trees.weights[0], zeros, zeros), strict=True):
             self.learners[name] = SparseAdaGrad(weights, self.rate)
+        self.arcs = prune(self.trees, problem.tokens, problem.flat or problem.gold, problem.gold)
 
-    def gradient(
-        self, sentences: Integers, weights: tuple[Any, Any, Any]
-    ) -> tuple[float, Candidates, Sequence[Doubles]]:
+    def gradient(self, sentences: Integers, weights: Sequence[Any]) -> tuple[float, Candidates, Sequence[Doubles]]:
         """Return the loss of some sentences, and its negative gradient by the scores of the parts of each kind."""
-        batch = self.arcs.candidates(self.tokens, sentences)
-        scores = batch.scores(self.features, self.tokens, weights)
+        batch = self.arcs.candidates(self.problem.tokens, sentences)
+        scores = batch.scores(self.trees.features, self.problem.tokens, weights)
         gradients = [np.zeros_like(values) for values in scores]
-        loss = self.objective(ScoredParts(batch, scores, self.propagation), sentences, gradients)
+        loss = self.objective(ScoredParts(batch, scores, self.trees.propagation), sentences, gradients)
         return loss, batch, gradients
 
     def parts(self, sentences: Integers) -> tuple[float, Iterable[Parts]]:
         """Return the loss of some sentences, and features and negative gradients of parts, one kind after the other."""
-        a, s, g = (self.learners[name].weights for name in TREE_KINDS)
-        loss, batch, gradients = self.gradient(sentences, (a, s, g))
-        features: tuple[Any, ...] = (self.features.arcs, self.features.siblings, self.features.grandparents)
-        lists: tuple[ArcList | PartList, ...] = (batch.arcs, batch.siblings, batch.grandparents)
+        weights = [learner.weights for learner in self.learners.values()]
+        loss, batch, gradients = self.gradient(sentences, weights)
 
         def active(one: Any, parts: ArcList | PartList, values: Doubles) -> Parts:
             which = np.flatnonzero(np.abs(values) > self.active)
             some = type(parts)(*(column[which] for column in parts))
-            return *one.ids(self.tokens, some), values[which].astype(np.float32)
+            return *one.ids(self.problem.tokens, some), values[which].astype(np.float32)
 
-        return loss, map(active, features, lists, gradients)
-
-
-@dataclass(frozen=True)
-class Problem:
-    """Training sentences as all stages take them."""
-
-    tokens: ParseTokens
-    given: Gold  # known heads and labels
-    gold: Gold  # without heads that no tree of the kind has
-    flat: Gold | None  # without heads that no projective tree has; None: all trees are alike
-    crossing: float | None  # share of the sentences that no projective tree fits; None: all trees are alike
-
-    @classmethod
-    def of(cls, tokens: ParseTokens, given: Gold, kind: TreeKind) -> "Problem":
-        """Find the heads that trees can have. If most sentences have crossing arcs, all trees are alike."""
-        gold = given.possible(kind)
-        if kind.projective:
-            return cls(tokens, given, gold, None, None)
-        flat = gold.possible(replace(kind, projective=True))
-        share = float((np.add.reduceat(gold.heads != flat.heads, gold.offsets[:-1]) > 0).mean())
-        return cls(tokens, given, gold, *((flat, share) if share < MOSTLY else (None, None)))
+        return loss, map(active, self.trees.features, batch.lists, gradients)
 
 
 class Judge(NamedTuple):
     """Development data."""
 
     tokens: ParseTokens
-    columns: Columns
     gold: Gold
+
+    def uas(self, trees: TreeScorer) -> float:
+        """Return the UAS of the minimum-risk trees of a model."""
+        return self.gold.accuracy(flat_heads(trees, self.tokens, self.gold.offsets))
+
+    def development(self, trees: TreeScorer) -> Development:
+        """Return the UAS as a function of the weights of one more stage of a model."""
+        return Development("UAS", lambda more: self.uas(trees.with_weights(more)))
 
 
 class Stages:
