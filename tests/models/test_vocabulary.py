@@ -237,7 +237,7 @@ def test_accuracy_leaves_out_tokens_without_gold():
 
 
 def test_parameters_are_checked_on_loading(monkeypatch):
-    plain, arrays = fitted("HMM")._state()
+    plain, arrays = fitted("HMM")._content()
     plain["parameters"] = plain["parameters"] | {"max_iter": {}}
     monkeypatch.setattr(base, "load_model", lambda *_, **__: (plain, arrays))
     with pytest.raises(DataError, match="max_iter must be an integer"):

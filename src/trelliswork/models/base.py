@@ -16,6 +16,7 @@ from trelliswork.compute.display import Displayed, Names
 from trelliswork.data.files import shorten
 from trelliswork.data.storage import load_model, save_model
 from trelliswork.errors import DataError, NotFittedError, ValueRangeError
+from trelliswork.inference.chain.beam import BeamStatistics
 from trelliswork.learning import whole
 from trelliswork.learning.report import Callback, FitReport
 from trelliswork.learning.watch import Development, Watch, open_checkpoint
@@ -152,6 +153,7 @@ class Estimator(Displayed):
     family: ClassVar[str]  # its kind in model.json and on the command line
     _title: ClassVar[str]  # on pages
     _fit_sets: ClassVar[str] = "weights_"  # the attribute that a successful fit sets
+    _apart: ClassVar[tuple[str, ...]] = ()  # parameters that are no plain data: the state has them
     report_: FitReport
     input_: dict[str, Any]
     calibration_: Calibration | None = None
@@ -304,8 +306,12 @@ class Estimator(Displayed):
             report.checkpoint.remove()
 
     def _content(self) -> tuple[dict[str, Any], Arrays]:
-        """Return all that is saved: the state, the layout of the training file, and the calibration."""
+        """Return all that is saved: state, parameters, report, the layout of the training file, and the calibration."""
         plain, arrays = self._state()
+        parameters = {name: value for name, value in self.get_params().items() if name not in self._apart}
+        if (beam := parameters.get("beam")) is not None:
+            parameters["beam"] = str(beam)
+        plain |= {"parameters": parameters, "report": self.report_.to_dict()}
         plain |= {"input": getattr(self, "input_", {}), "example": self.example_}
         if self.calibration_ is not None:
             plain["calibration"] = self.calibration_.to_dict()
@@ -331,7 +337,11 @@ class Estimator(Displayed):
     def _restored(cls, path: str | Path, plain: dict[str, Any], arrays: Arrays) -> Self:
         """Build a fitted estimator from the content of a model directory."""
         try:
-            model = cls._from_state(plain, arrays)
+            model = cls(**dict.fromkeys(cls._apart), **plain["parameters"])
+            model.report_ = FitReport.from_dict(plain["report"])
+            if model.report_.beam is not None:
+                model.report_.beam = BeamStatistics(**model.report_.beam)
+            model._restore(plain, arrays)
             model._check_parameters()
             model.input_ = dict(plain.get("input", {}))
             model.example_ = plain_sentence(plain.get("example"))
@@ -380,12 +390,11 @@ class Estimator(Displayed):
         return {}
 
     def _state(self) -> tuple[dict[str, Any], Arrays]:
-        """Return the saved state: plain data for JSON, and arrays."""
+        """Return what is saved besides parameters and report: plain data for JSON, and arrays."""
         raise AssertionError("each estimator defines its state")
 
-    @classmethod
-    def _from_state(cls, plain: dict[str, Any], arrays: Arrays) -> Self:
-        """Build a fitted estimator from ``_state``'s result."""
+    def _restore(self, plain: dict[str, Any], arrays: Arrays) -> None:
+        """Set the learned attributes of an estimator with parameters and report, from what is saved."""
         raise AssertionError("each estimator defines how it is rebuilt")
 
 

@@ -11,7 +11,7 @@ from tests.models.parser.test_gradients import check
 from tests.oracle.trees import is_projective, is_tree, trees
 from trelliswork import DependencyParser, SpanningTree, load
 from trelliswork.distributions import NearlyProjectiveTree
-from trelliswork.errors import ValueRangeError
+from trelliswork.errors import DataError
 from trelliswork.models.parser import scoring
 from trelliswork.models.parser.data import read_arcs
 from trelliswork.models.parser.features import TokenCoder
@@ -216,15 +216,15 @@ def test_parsers_without_a_share_have_all_trees(tmp_path):
     parser = made(DependencyParser, 1, **SMALL, projective=False).fit(X, y)  # all sentences cross
     assert parser.report_.details["crossing_share"] is None
     assert type(parser.posterior(SENTENCE)) is SpanningTree
-    again = DependencyParser._from_state(*parser._state())
+    again = DependencyParser._restored("a copy", *parser._content())
     assert again.predict_marginals(X) == parser.predict_marginals(X)
 
 
 def test_a_damaged_share(mixed):
-    plain, arrays = mixed._state()
+    plain, arrays = mixed._content()
     assert plain["crossing_share"] == mixed.report_.details["crossing_share"]
-    with pytest.raises(ValueRangeError, match="crossing_share must be between 0 and 1"):
-        DependencyParser._from_state(plain | {"crossing_share": -1.0}, arrays)
+    with pytest.raises(DataError, match="crossing_share must be between 0 and 1"):
+        DependencyParser._restored("a copy", plain | {"crossing_share": -1.0}, arrays)
 
 
 def test_projective_parsers_have_no_share():

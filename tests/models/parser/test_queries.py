@@ -108,10 +108,10 @@ def test_single_words_and_empty_sentences(parser):
 
 @pytest.mark.parametrize("damage", [{"n_tags": 0}, {"n_tags": "1"}, {"taggers": []}, {"words": [1]}, {"tags": "NN"}])
 def test_a_damaged_state_is_refused(parser, damage):
-    plain, arrays = parser._state()
-    type(parser)._from_state(plain, arrays)
-    with pytest.raises((DataError, ValueRangeError)):
-        type(parser)._from_state(plain | damage, arrays)
+    plain, arrays = parser._content()
+    type(parser)._restored("a copy", plain, arrays)
+    with pytest.raises(DataError):
+        type(parser)._restored("a copy", plain | damage, arrays)
 
 
 def test_save_and_load(parser, tmp_path):

@@ -207,17 +207,10 @@ class KneserNey(LeftToRight):
         return self._tables.after(context)
 
     def _state(self) -> tuple[dict[str, Any], Arrays]:
-        plain = {
-            "parameters": self.get_params(),
-            "words": self._words.items,
-            "unknown": self._words.unknown_word,
-        }
         tables, arrays = self._tables.state()
-        return plain | {"tables": tables}, arrays
+        return {"words": self._words.items, "unknown": self._words.unknown_word, "tables": tables}, arrays
 
-    @classmethod
-    def _from_state(cls, plain: dict[str, Any], arrays: Arrays) -> Self:
-        self = cls(**plain["parameters"])
+    def _restore(self, plain: dict[str, Any], arrays: Arrays) -> None:
         vocabulary = Vocabulary.restored(plain["words"], plain["unknown"], check=False)
         if word_index(vocabulary) is None:  # it lists distinct words only
             vocabulary.check_distinct()
@@ -225,6 +218,3 @@ class KneserNey(LeftToRight):
         if len(vocabulary) != tables.C or len(tables.levels) != self.order:
             raise DataError(f"the tables do not fit {len(vocabulary)} words and order {self.order}: train again.")
         self._set(tables, vocabulary)
-        reason = "all n-grams counted" if tables.interpolated else "read from an ARPA file"
-        self.report_ = FitReport(True, reason, float("nan"))
-        return self

@@ -19,7 +19,7 @@ from trelliswork.data.vocabulary import Vocabulary
 from trelliswork.errors import DataError
 from trelliswork.learning.checkpoint import fingerprint
 from trelliswork.learning.distributed import one_process
-from trelliswork.learning.report import Callback, FitReport, counting_callback
+from trelliswork.learning.report import Callback, counting_callback
 from trelliswork.learning.watch import Development
 from trelliswork.models.base import Arrays, Description, check_finite, watch_for
 from trelliswork.models.baselines.base import LeftToRight, Tokens, read_training
@@ -157,20 +157,13 @@ class LogBilinear(LeftToRight):
         return torch.softmax(scores, dim=0).numpy()
 
     def _state(self) -> tuple[dict[str, Any], Arrays]:
-        plain = {
-            "parameters": self.get_params(),
-            "words": self._words.items,
-            "unknown": self._words.unknown_word,
-            "report": self.report_.to_dict(),
-        }
+        plain = {"words": self._words.items, "unknown": self._words.unknown_word}
         names = ("context", "mixing", "target", "bias")
         return plain, {name: getattr(self._parameters_, name).numpy() for name in names}
 
-    @classmethod
-    def _from_state(cls, plain: dict[str, Any], arrays: Arrays) -> Self:
+    def _restore(self, plain: dict[str, Any], arrays: Arrays) -> None:
         from trelliswork.models.baselines.log_bilinear_training import LBLParameters
 
-        self = cls(**plain["parameters"])
         vocabulary = Vocabulary.restored(plain["words"], plain["unknown"])
         C, D = len(vocabulary), self.rank
         shapes = {"context": (C, D), "mixing": (self.context_size, D, D), "target": (C, D), "bias": (C,)}
@@ -179,5 +172,4 @@ class LogBilinear(LeftToRight):
                 raise DataError(f"{name} must have shape {shape}, got {arrays[name].shape}: the file is damaged.")
             check_finite(name, arrays[name])
         self._parameters_ = LBLParameters(**{name: torch.from_numpy(arrays[name]) for name in shapes})
-        self._words, self.report_ = vocabulary, FitReport.from_dict(plain["report"])
-        return self
+        self._words = vocabulary

@@ -15,7 +15,7 @@ from trelliswork.errors import DataError, ValueRangeError
 from trelliswork.features.attributes import Attributes
 from trelliswork.features.feature_map import FeatureMap, Features, Sentences
 from trelliswork.features.knowledge import KNOWLEDGE, Knowledge
-from trelliswork.inference.chain.beam import Beam, BeamStatistics, chosen_beam
+from trelliswork.inference.chain.beam import Beam, chosen_beam
 from trelliswork.inference.chain.queries import Scores, log_partitions
 from trelliswork.learning import whole
 from trelliswork.learning.distributed import one_process
@@ -80,6 +80,7 @@ class CRF(Tagger):
     family: ClassVar[str] = "crf"
     _tokens: ClassVar[tuple[type, ...]] = COLUMNS
     _title: ClassVar[str] = "CRF tagger"
+    _apart: ClassVar[tuple[str, ...]] = ("features", *KNOWLEDGE)
     scheme_: Scheme | None = later()
     _online: OnlineState | None = later(None)  # of partial_fit
     _structure: Structure | None = later(None)  # for order 2 and above
@@ -375,11 +376,6 @@ class CRF(Tagger):
             return chosen_beam(self.beam, self._structure.transitions.n_states, shared=False)
         return chosen_beam(self.beam, len(self._labels), shared=self._layout.n_edge_attributes == 0)
 
-    def _plain_parameters(self) -> dict[str, Any]:
-        """Return the parameters for JSON, without the features."""
-        plain = {k: v for k, v in self.get_params().items() if k not in ("features", *KNOWLEDGE)}
-        return plain | {"beam": None if self.beam is None else str(self.beam)}
-
     def _scored(self, X: Sentences, known: Labels | None = None) -> Iterator[Scores]:
         """Yield the scores of batches of sentences, in order; -inf for labels that the evidence rules out."""
         self._check_fitted()
@@ -401,19 +397,12 @@ class CRF(Tagger):
 
     def _state(self) -> tuple[dict[str, Any], Arrays]:
         learned, arrays = self._learned().state()
-        plain = {"parameters": self._plain_parameters(), "scheme": self.scheme_, "report": self.report_.to_dict()}
-        return plain | learned, arrays
+        return learned | {"scheme": self.scheme_}, arrays
 
-    @classmethod
-    def _from_state(cls, plain: dict[str, Any], arrays: Arrays) -> Self:
-        self = cls(None, **plain["parameters"])
+    def _restore(self, plain: dict[str, Any], arrays: Arrays) -> None:
         learned = Learned.from_state(plain, arrays)
         self.features_, self._labels, self._layout = learned.features, learned.labels, learned.layout
         self.weights_, self._structure = learned.weights, learned.structure
         self.features, self.scheme_ = self.features_.features, plain["scheme"]
         for name in KNOWLEDGE:
             setattr(self, name, getattr(self.features_.knowledge, name))
-        self.report_ = FitReport.from_dict(plain["report"])
-        if self.report_.beam is not None:
-            self.report_.beam = BeamStatistics(**self.report_.beam)
-        return self

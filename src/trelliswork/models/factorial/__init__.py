@@ -18,7 +18,7 @@ from trelliswork.features.knowledge import KNOWLEDGE, Knowledge
 from trelliswork.inference import factorial
 from trelliswork.inference.factorial.sweeps import Options
 from trelliswork.learning.checkpoint import fingerprint
-from trelliswork.learning.report import Callback, FitReport
+from trelliswork.learning.report import Callback
 from trelliswork.metrics.tagging import gold_in_scheme_of
 from trelliswork.models.base import Arrays, Description, Table, check_label, watch_for
 from trelliswork.models.calibration import LEAST, fit_temperature, observed
@@ -64,7 +64,6 @@ from trelliswork.models.tasks import LayeredTagger, TagDecoding, accuracy, by_la
 if TYPE_CHECKING:
     from trelliswork.distributions.factor_graph import FactorGraph
 
-NOT_PLAIN = ("features", *KNOWLEDGE)  # parameters that are saved with the features
 Engine = Literal["bp", "structured_mean_field", "exact"]
 
 
@@ -93,6 +92,7 @@ class FactorialCRF(LayeredTagger):
     family: ClassVar[str] = "factorial-crf"
     _tokens: ClassVar[tuple[type, ...]] = COLUMNS
     _title: ClassVar[str] = "Factorial CRF"
+    _apart: ClassVar[tuple[str, ...]] = ("features", *KNOWLEDGE)
 
     layers: Annotated[
         Sequence[str],
@@ -238,7 +238,7 @@ class FactorialCRF(LayeredTagger):
             development = joint_development(score, by_layer(dev[1], self.layers), layers, self._decode)
 
         def mark() -> str:
-            plain = self._values("max_iter", *NOT_PLAIN)
+            plain = self._values("max_iter", *self._apart)
             plain["dev"] = None if dev is None else by_layer(dev[1], self.layers)
             arrays = [array for t in {id(t): t for t in tokens}.values() for array in (t.offsets, t.ids, t.values)]
             tables = {id(a): a.dense.vectors for a in attributes if a.dense is not None}
@@ -525,20 +525,12 @@ class FactorialCRF(LayeredTagger):
     def _state(self) -> tuple[dict[str, Any], Arrays]:
         by_layer = isinstance(self.features, Mapping)
         plain, arrays = self._learned().state(by_layer)
-        plain |= {
-            "parameters": {k: v for k, v in self.get_params().items() if k not in NOT_PLAIN},
-            "by_layer": by_layer,
-            "report": self.report_.to_dict(),
-        }
-        return plain, arrays
+        return plain | {"by_layer": by_layer}, arrays
 
-    @classmethod
-    def _from_state(cls, plain: dict[str, Any], arrays: Arrays) -> Self:
-        parameters = plain["parameters"]
-        parameters["layers"] = tuple(parameters["layers"])
-        if parameters["ties"] is not None:
-            parameters["ties"] = tuple(tuple(tie) for tie in parameters["ties"])
-        self = cls(features=None, **parameters)
+    def _restore(self, plain: dict[str, Any], arrays: Arrays) -> None:
+        self.layers = tuple(self.layers)
+        if self.ties is not None:
+            self.ties = tuple((a, b) for a, b in self.ties)
         learned = Learned.from_state(plain, arrays, self.layers)
         self.features_, self.layers_ = learned.maps, learned.layers
         self._layout, self.weights_ = learned.layout, learned.weights
@@ -547,5 +539,3 @@ class FactorialCRF(LayeredTagger):
         for name in KNOWLEDGE:
             kinds = [getattr(m.knowledge, name) for m in learned.maps]
             setattr(self, name, next((kind for kind in kinds if kind is not None), None))
-        self.report_ = FitReport.from_dict(plain["report"])
-        return self

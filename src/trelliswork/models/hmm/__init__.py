@@ -13,9 +13,9 @@ from trelliswork.compute.checks import check_count
 from trelliswork.data import Corpus, Vocabulary
 from trelliswork.data.vocabulary import END, UNKNOWN, strings
 from trelliswork.errors import DataError, ValueRangeError
-from trelliswork.inference.chain.beam import Beam, BeamStatistics, chosen_beam
+from trelliswork.inference.chain.beam import Beam, chosen_beam
 from trelliswork.learning import whole
-from trelliswork.learning.report import Callback, FitReport
+from trelliswork.learning.report import Callback
 from trelliswork.learning.watch import Development
 from trelliswork.models.base import Arrays, Description, Table, check_label
 from trelliswork.models.entrance import SYMBOLS
@@ -423,34 +423,24 @@ class HMM(ChainTagger, NextWord):
         """Return the n most probable words of a distribution over all words."""
         return best_words(self._emissions.words, p, n, self._left_out(unknown))
 
-    def _plain_parameters(self) -> dict[str, Any]:
-        return self.get_params() | {"beam": None if self.beam is None else str(self.beam)}
-
     def _state(self) -> tuple[dict[str, Any], Arrays]:
         emissions, arrays = self._emissions.state()
         plain: dict[str, Any] = {
-            "parameters": self._plain_parameters(),
             "labels": list(self._labels),
             "induced": self.induced_,
             "order": self._chain.order,
             "end": self._chain.has_end,
             "emissions": emissions,
-            "report": self.report_.to_dict(),
         }
         return plain, arrays | {f"chain.{name}": array for name, array in self._chain.arrays().items()}
 
-    @classmethod
-    def _from_state(cls, plain: dict[str, Any], arrays: Arrays) -> Self:
-        self = cls(**plain["parameters"])
+    def _restore(self, plain: dict[str, Any], arrays: Arrays) -> None:
         own = {name.removeprefix("chain."): a for name, a in arrays.items() if name.startswith("chain.")}
         chain = chain_from_arrays(own, plain["order"], self.beam, end=plain["end"])
         emissions, labels = emissions_from_state(plain["emissions"], arrays), Vocabulary(strings(plain["labels"]))
         if not chain.n_states == emissions.n_states == len(labels):
             raise DataError("the weights do not match model.json: they belong to different models.")
-        report = FitReport.from_dict(plain["report"])
-        if report.beam is not None:
-            report.beam = BeamStatistics(**report.beam)
-        return self._set(Learned(labels, chain, emissions, plain["induced"], report))
+        self._set(Learned(labels, chain, emissions, plain["induced"], self.report_))
 
 
 def _any_known(y: States | None) -> bool:

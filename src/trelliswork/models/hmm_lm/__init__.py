@@ -21,7 +21,7 @@ from trelliswork.data.vocabulary import END
 from trelliswork.errors import DataError, ImpossibleError, ShapeError, ValueRangeError
 from trelliswork.inference import lowrank
 from trelliswork.learning.distributed import one_process
-from trelliswork.learning.report import Callback, FitReport
+from trelliswork.learning.report import Callback
 from trelliswork.models.base import Arrays, Description, Table, watch_for
 from trelliswork.models.entrance import COLUMNS
 from trelliswork.models.hmm_lm.data import (
@@ -580,11 +580,9 @@ class HMMLanguageModel(Incremental):
 
     def _state(self) -> tuple[dict[str, Any], Arrays]:
         plain: dict[str, Any] = {
-            "parameters": self.get_params(),
             "shape": asdict(self.network_.shape),
             "words": list(self._words),
             "tokens": self.n_tokens_,
-            "report": self.report_.to_dict(),
         }
         arrays = {f"network.{name}": value.detach().numpy() for name, value in self.network_.state_dict().items()}
         arrays["frequencies"] = self._state_frequencies()
@@ -592,14 +590,10 @@ class HMMLanguageModel(Incremental):
             arrays["clusters"] = self.network_.clusters
         return plain, arrays
 
-    @classmethod
-    def _from_state(cls, plain: dict[str, Any], arrays: Arrays) -> Self:
-        self = cls(**plain["parameters"])
+    def _restore(self, plain: dict[str, Any], arrays: Arrays) -> None:
         words = restored_vocabulary(plain["words"])
         network = restored_network(plain["shape"], arrays, len(words) + 1)
         self._words, self.network_, self.n_tokens_ = words, network, plain["tokens"]
         self._frequencies = arrays.get("frequencies")
         if self._frequencies is None or self._frequencies.shape != (network.shape.n_states,):
             raise DataError("the weights do not match model.json: they have no frequency of each state.")
-        self.report_ = FitReport.from_dict(plain["report"])
-        return self

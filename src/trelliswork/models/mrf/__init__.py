@@ -16,7 +16,7 @@ from trelliswork.data.files import shorten
 from trelliswork.data.ids import Source, read_ids
 from trelliswork.data.moments import Moments
 from trelliswork.errors import DataError, ValueRangeError
-from trelliswork.learning.report import Callback, FitReport, counting_callback
+from trelliswork.learning.report import Callback, counting_callback
 from trelliswork.models.base import Arrays, Description, Table
 from trelliswork.models.mrf.field import MRFField
 from trelliswork.models.mrf.queries import (
@@ -372,20 +372,14 @@ class MRFLanguageModel(LanguageModel):
     def _state(self) -> tuple[dict[str, Any], Arrays]:
         plain, arrays = self.field_.state()
         plain |= {
-            "parameters": self.get_params(),
             "words": self._words.items,
             "unknown": self._words.unknown_word,
             "positions": self.n_positions_,
             "tokens": self.n_tokens_,
-            "report": self.report_.to_dict(),
         }
         return plain, arrays
 
-    @classmethod
-    def _from_state(cls, plain: dict[str, Any], arrays: Arrays) -> Self:
-        self = cls(**plain["parameters"])
+    def _restore(self, plain: dict[str, Any], arrays: Arrays) -> None:
         self._words = Vocabulary.restored(plain["words"], plain["unknown"])
         self.field_ = MRFField.from_state(plain, arrays, len(self._words))
         self.n_positions_, self.n_tokens_ = plain["positions"], plain["tokens"]
-        self.report_ = FitReport.from_dict(plain["report"])
-        return self

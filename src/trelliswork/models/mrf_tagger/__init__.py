@@ -15,7 +15,7 @@ from trelliswork.data.files import shorten
 from trelliswork.data.vocabulary import strings
 from trelliswork.errors import DataError, ShapeError
 from trelliswork.features.knowledge import KNOWLEDGE, Knowledge
-from trelliswork.learning.report import Callback, FitReport
+from trelliswork.learning.report import Callback
 from trelliswork.models.base import Arrays, Description, Table, check_finite, check_label
 from trelliswork.models.hmm.data import read_sentences
 from trelliswork.models.hmm.decoding import StateChain
@@ -74,6 +74,7 @@ class MRFTagger(ChainTagger):
 
     family: ClassVar[str] = "mrf-tagger"
     _title: ClassVar[str] = "MRF tagger"
+    _apart: ClassVar[tuple[str, ...]] = KNOWLEDGE
 
     order: Annotated[int, Parameter("Largest distance of tags that have a common potential.", minimum=1, maximum=3)] = 1
     _: KW_ONLY
@@ -218,7 +219,6 @@ class MRFTagger(ChainTagger):
         features = self._features
         knowledge, known = features.knowledge.state()
         plain = {
-            "parameters": {k: v for k, v in self.get_params().items() if k not in KNOWLEDGE},
             "knowledge": knowledge,
             "labels": self._labels.items,
             "words": features.words.items,
@@ -226,14 +226,11 @@ class MRFTagger(ChainTagger):
             "own": features.own.items,
             "neighbor": features.neighbor.items,
             "bound": self.bound_,
-            "report": self.report_.to_dict(),
         }
         arrays: Arrays = {"phi": self._phi, "lexicon": self._lexicon, "cover": self.cover_weights_, **known}
         return plain, arrays | {f"weights.{k}": u for k, u in enumerate(self._weights)}
 
-    @classmethod
-    def _from_state(cls, plain: dict[str, Any], arrays: Arrays) -> Self:
-        self = cls(**plain["parameters"])
+    def _restore(self, plain: dict[str, Any], arrays: Arrays) -> None:
         own, neighbor = Vocabulary(strings(plain["own"])), Vocabulary(strings(plain["neighbor"]))
         knowledge = Knowledge.from_state(plain.get("knowledge", {}), arrays)
         self.clusters, self.vectors, self.lexicon = knowledge.clusters, knowledge.vectors, knowledge.lexicon
@@ -248,10 +245,8 @@ class MRFTagger(ChainTagger):
             raise DataError("the weights do not match model.json: they belong to different models.")
         for name, array in (("phi", phi), *((f"weights.{k}", u) for k, u in enumerate(weights))):
             check_finite(name, array)
-        report = FitReport.from_dict(plain["report"])
-        return self._set(
-            Learned(labels, features, phi, weights, arrays["lexicon"], plain["bound"], arrays["cover"], report)
-        )
+        found = phi, weights, arrays["lexicon"], plain["bound"], arrays["cover"], self.report_
+        self._set(Learned(labels, features, *found))
 
 
 def _check_tags(words: Sentences, tags: Sentences) -> None:

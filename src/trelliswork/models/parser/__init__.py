@@ -101,6 +101,7 @@ class DependencyParser(TreeParser):
     family: ClassVar[str] = "parser"
     _tokens: ClassVar[tuple[type, ...]] = COLUMNS
     _title: ClassVar[str] = "Dependency parser"
+    _apart: ClassVar[tuple[str, ...]] = ("clusters",)
     labels_: tuple[str, ...] | None = later()
     order_: int = later()
 
@@ -458,17 +459,9 @@ class DependencyParser(TreeParser):
         return fingerprint(plain, *(array for _, gold in parts for array in (gold.heads, gold.offsets)))
 
     def _state(self) -> tuple[dict[str, Any], Arrays]:
-        plain, arrays = self._learned.state()
-        return plain | {"parameters": self._plain_parameters(), "report": self.report_.to_dict()}, arrays
+        return self._learned.state()
 
-    @classmethod
-    def _from_state(cls, plain: dict[str, Any], arrays: Arrays) -> Self:
-        self = cls(**plain["parameters"])
+    def _restore(self, plain: dict[str, Any], arrays: Arrays) -> None:
         learned = Learned.from_state(plain, arrays, self._tree_kind(), self.hash_bits)
-        self._set(learned, FitReport.from_dict(plain["report"]))
-        self.clusters = self._learned.reader.coder.clusters
-        return self
-
-    def _plain_parameters(self) -> dict[str, Any]:
-        """Return the parameters for JSON, without the clusters."""
-        return {k: v for k, v in self.get_params().items() if k != "clusters"}
+        self._set(learned, self.report_)
+        self.clusters = learned.reader.coder.clusters

@@ -42,7 +42,7 @@ class Taggers:
         plain: list[dict[str, Any]] = []
         arrays: Arrays = {}
         for k, model in enumerate(self.models):
-            description, own = model._state()
+            description, own = model._content()
             plain.append({"kind": model.family, "state": description})
             arrays |= {f"tagger.{k}.{name}": array for name, array in own.items()}
         return plain, arrays
@@ -52,7 +52,8 @@ class Taggers:
         """Build the taggers from ``state``'s result."""
         models: list[Model] = []
         for k, one in enumerate(plain):
-            models.append(_CLASSES[one["kind"]]._from_state(one["state"], with_prefix(arrays, f"tagger.{k}.")))
+            own = with_prefix(arrays, f"tagger.{k}.")
+            models.append(_CLASSES[one["kind"]]._restored(f"tagger {k + 1}", one["state"], own))
         return cls(models)
 
 

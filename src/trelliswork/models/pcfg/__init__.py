@@ -15,7 +15,7 @@ from trelliswork.data.files import shorten, whole_number
 from trelliswork.data.vocabulary import UNKNOWN
 from trelliswork.errors import DataError, ImpossibleError, ShapeError, ValueRangeError, extras_for
 from trelliswork.learning import whole
-from trelliswork.learning.report import Callback, FitReport
+from trelliswork.learning.report import Callback
 from trelliswork.metrics.brackets import evaluate_brackets
 from trelliswork.models.base import Arrays, Description, Table, check_label
 from trelliswork.models.calibration import LEAST, fit_temperature
@@ -462,22 +462,13 @@ class PCFG(TreeParser, LanguageModel):
         return Description(f"PCFG with {N} nonterminals and {P} preterminals", facts, tables)
 
     def _state(self) -> tuple[dict[str, Any], Arrays]:
-        plain: dict[str, Any] = {
-            "parameters": self.get_params(),
-            "words": self._words.items,
-            "report": self.report_.to_dict(),
-        }
-        return plain, dict(self.parameters_.named())
+        return {"words": self._words.items}, dict(self.parameters_.named())
 
-    @classmethod
-    def _from_state(cls, plain: dict[str, Any], arrays: Arrays) -> Self:
-        self = cls(**plain["parameters"])
+    def _restore(self, plain: dict[str, Any], arrays: Arrays) -> None:
         self._words = listed_words(plain["words"])
         self.parameters_ = GrammarParameters(**arrays)
         if self.parameters_.sizes[2] != len(self._words) or any(np.isnan(a).any() for a in arrays.values()):
             raise DataError("the weights do not match model.json: they belong to different models.")
-        self.report_ = FitReport.from_dict(plain["report"])
-        return self
 
 
 def _longer(sentences: Sentences) -> Sentences:
