@@ -42,7 +42,7 @@ from trelliswork.models.pcfg.objective import (
     span_posteriors,
     text_batches,
 )
-from trelliswork.models.pcfg.training import check_combination, checked, learn, listed_words
+from trelliswork.models.pcfg.training import checked, learn
 from trelliswork.models.tasks import LanguageModel, Ranked, TreeParser, best_words, blanks
 
 if TYPE_CHECKING:
@@ -181,7 +181,6 @@ class PCFG(TreeParser, LanguageModel):
             Time limit: stop before an iteration that would end later.
         """
         self._check_parameters()
-        check_combination(self)
         if y is not None:
             raise ValueRangeError("a PCFG is trained on sentences alone: leave y out.")
         sentences = _sentences(X, training=True)
@@ -240,7 +239,7 @@ class PCFG(TreeParser, LanguageModel):
     def _span_probabilities(self, sentences: Sentences, factor: float) -> list[dict[tuple[int, int], float]]:
         """Return p(span | sentence) by span with the log probabilities multiplied by a factor."""
         tables: list[dict[tuple[int, int], float]] = [{} for _ in sentences]
-        batches = text_batches(self._ids(checked(sentences)))
+        batches = text_batches(self._ids(sentences))
         for batch, log_z, symbols in span_posteriors(self.parameters_.scaled(factor), batches):
             for row, place in enumerate(batch.places.tolist()):
                 if np.isneginf(log_z[row]):
@@ -250,34 +249,22 @@ class PCFG(TreeParser, LanguageModel):
 
     def _calibrate_temperature(self, X: Sentences | Corpus, y: Sequence[Tree]) -> dict[str, float]:
         """Return the temperature with the best log score of all spans but whole sentences, of gold trees or not."""
-        sentences, gold = _sentences(X), self._gold_spans(X, y)
+        sentences = _sentences(X)
+        gold = _gold_spans(sentences, y)
 
         def loss(factor: float) -> float:
-            p, hits = self._span_events(sentences, gold, factor)
-            return -float(np.log(np.maximum(np.where(hits, p, 1 - p), LEAST)).sum())
+            rows = zip(sentences, self._span_probabilities(sentences, factor), gold, strict=True)
+            of_gold = [
+                p if span in right else 1 - p
+                for words, table, right in rows
+                for span, p in table.items()
+                if span != (0, len(words))
+            ]
+            if not of_gold:
+                raise DataError("no sentence of three words or more: shorter ones have no spans to calibrate with.")
+            return -float(np.log(np.maximum(of_gold, LEAST)).sum())
 
         return {"all": fit_temperature(loss)}
-
-    def _span_events(
-        self, sentences: Sentences, gold: Sequence[Any], factor: float
-    ) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
-        """Return p of all spans but whole sentences, and whether gold trees have them."""
-        p, hits = [], []
-        for sentence, table, right in zip(sentences, self._span_probabilities(sentences, factor), gold, strict=True):
-            for span, value in table.items():
-                if span != (0, len(sentence)):
-                    p.append(value)
-                    hits.append(span in right)
-        if not p:
-            raise DataError("no sentence of three words or more: shorter ones have no spans to calibrate with.")
-        return np.array(p), np.array(hits)
-
-    @staticmethod
-    def _gold_spans(X: Sentences | Corpus, y: Sequence[Tree]) -> list[Any]:
-        sentences = _sentences(X)
-        if [len(sentence) for sentence in sentences] != [len(tree.leaves()) for tree in y]:
-            raise ShapeError("y must have a tree for each sentence of X, with as many words.")
-        return [set(gold_spans(tree)) for tree in y]
 
     @extras_for("posterior")
     def posterior(self, sentence: Sequence[str], *, known: Spans | None = None) -> "GrammarTree":
@@ -296,7 +283,7 @@ class PCFG(TreeParser, LanguageModel):
         self._check_fitted()
         checked([sentence])
         self._check_dense()
-        parameters = self._tempered()
+        parameters = self.parameters_.scaled(1 / self._temperature)
         log_terminals = parameters.log_emission.T[self._ids([sentence])[0]][None]
         arrays = parameters.log_root, parameters.dense_rules(), np.ascontiguousarray(log_terminals)
         tree = GrammarTree(*(torch.from_numpy(np.array(array)) for array in arrays))
@@ -323,7 +310,8 @@ class PCFG(TreeParser, LanguageModel):
         """
         if y is None:
             return LanguageModel.score(self, X)
-        sentences, gold = _sentences(X), self._gold_spans(X, y)
+        sentences = _sentences(X)
+        gold = _gold_spans(sentences, y)
         predicted = [gold_spans(tree) for tree in self.predict(sentences)]
         return evaluate_brackets(list(map(len, sentences)), gold, predicted).sentence_f1
 
@@ -407,7 +395,7 @@ class PCFG(TreeParser, LanguageModel):
         self._check_fitted()
         if decoding == "viterbi":
             self._check_dense()
-        return best_trees(self._tempered(), self._ids(checked(sentences)), decoding)
+        return best_trees(self.parameters_.scaled(1 / self._temperature), self._ids(sentences), decoding)
 
     def _given(self, sentences: Sentences, known: Known | None) -> Iterator[tuple[int, "GrammarTree"]]:
         """Yield the number of each sentence with evidence, and the distribution over its trees."""
@@ -419,10 +407,6 @@ class PCFG(TreeParser, LanguageModel):
                 if trees.log_partition()[0] == -np.inf:
                     raise ImpossibleError(f"sentence {n}: no tree of the grammar has the known spans.")
                 yield n, trees
-
-    def _tempered(self) -> GrammarParameters:
-        """Return the grammar at the temperature of the calibration, for questions about trees."""
-        return self.parameters_ if self._temperature == 1 else self.parameters_.scaled(1 / self._temperature)
 
     def _ids(self, sentences: Sequence[Sequence[str | None]]) -> list[list[int]]:
         """Return the ids of words, 0 for blanks, after checking the lengths of the sentences."""
@@ -465,7 +449,7 @@ class PCFG(TreeParser, LanguageModel):
         return {"words": self._words.items}, dict(self.parameters_.named())
 
     def _restore(self, plain: dict[str, Any], arrays: Arrays) -> None:
-        self._words = listed_words(plain["words"])
+        self._words = Vocabulary.restored(plain["words"], UNKNOWN)
         self.parameters_ = GrammarParameters(**arrays)
         if self.parameters_.sizes[2] != len(self._words) or any(np.isnan(a).any() for a in arrays.values()):
             raise DataError("the weights do not match model.json: they belong to different models.")
@@ -483,6 +467,12 @@ def _sentences(X: Sentences | Corpus, *, training: bool = False) -> Sentences:
     if not (whole.anywhere(len(sentences) > 0) if training else len(sentences)):
         raise DataError("X has no sentences.")
     return checked(sentences)
+
+
+def _gold_spans(sentences: Sentences, y: Sequence[Tree]) -> list[set[tuple[int, int]]]:
+    if [len(sentence) for sentence in sentences] != [len(tree.leaves()) for tree in y]:
+        raise ShapeError("y must have a tree for each sentence of X, with as many words.")
+    return [gold_spans(tree) for tree in y]
 
 
 def _by_span(symbols: NDArray[np.floating], n: int) -> dict[tuple[int, int], float]:

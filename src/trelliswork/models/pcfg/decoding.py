@@ -71,11 +71,6 @@ def named_tree(chart: Chart, words: Sequence[str], n_nonterminals: int) -> Tree:
     return stack[0]
 
 
-def spans_of(chart: Chart) -> set[tuple[int, int]]:
-    """Return the spans (start, stop) of at least two words."""
-    return {(int(i), int(j) + 1) for i, j in np.argwhere(chart >= 0) if i < j}
-
-
 def gold_spans(tree: Tree) -> set[tuple[int, int]]:
     """Return the spans of a gold tree."""
     return {(i, j) for i, j, _ in tree_spans(tree)}

@@ -1,8 +1,8 @@
 """EM (inside-outside) for probabilistic grammars, dense or of low rank."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -12,16 +12,7 @@ from trelliswork.learning.checkpoint import Arrays
 from trelliswork.learning.em import Update, run_em
 from trelliswork.learning.report import FitReport
 from trelliswork.learning.watch import Watch
-from trelliswork.models.pcfg.objective import (
-    GrammarCounts,
-    GrammarParameters,
-    TextBatch,
-    normalize,
-    random_grammar,
-    shared_counts,
-)
-
-TOLERATED = 1e-11  # decrease of the objective that rounding explains, as a fraction of |objective| + tokens
+from trelliswork.models.pcfg.objective import GrammarCounts, GrammarParameters, TextBatch, expected_counts, normalize
 
 
 @dataclass(frozen=True)
@@ -42,14 +33,10 @@ class GrammarPriors:
         return {"root": self.root, "emission": self.emission}.get(name, self.rules)
 
 
-def log_prior(parameters: GrammarParameters, priors: GrammarPriors) -> float:
-    """Return the log density of the parameters, without its constant."""
-    total = 0.0
-    for name, array in parameters.named().items():
-        weight = priors.of(name.removeprefix("log_"))
-        if weight > 0:
-            total += weight * float(array.sum())
-    return total
+def log_prior(named: Mapping[str, Any], priors: GrammarPriors) -> Any:
+    """Return the log density of parameters by name, arrays or tensors, without its constant."""
+    weights = {name: priors.of(name.removeprefix("log_")) for name in named}
+    return sum((weights[name] * values.sum() for name, values in named.items() if weights[name] > 0), start=0.0)
 
 
 def maximize(counts: GrammarCounts, priors: GrammarPriors, before: GrammarParameters) -> GrammarParameters:
@@ -66,20 +53,19 @@ class GrammarUpdates:
     """E-step and M-step of a grammar on batches of sentences, for ``learning.em``.
 
     Each iteration raises log evidence plus log prior. A low-rank grammar is a grammar whose rules have a hidden part r,
-    which is counted like a symbol; so all factors have closed updates. In a group of processes the batches are those
-    of this rank, and expected counts are added up over all ranks.
+    which is counted like a symbol; so all factors have closed updates.
     """
 
     batches: Sequence[TextBatch]
     priors: GrammarPriors
-    n_tokens: float  # of all ranks
-    tolerated: float = TOLERATED
-    may_decrease: bool = False
+    n_tokens: float  # of the whole text
+    tolerated: ClassVar[float] = 1e-11  # decrease that rounding explains, as a fraction of |objective| + tokens
+    may_decrease: ClassVar[bool] = False
 
     def update(self, parameters: GrammarParameters) -> Update:
         """Return the result of one iteration."""
-        counts = shared_counts(parameters, self.batches)
-        value = counts.log_evidence + log_prior(parameters, self.priors)
+        counts = expected_counts(parameters, self.batches)
+        value = counts.log_evidence + float(log_prior(parameters.named(), self.priors))
         return Update(maximize(counts, self.priors, parameters), value, counts.log_evidence)
 
     def to_arrays(self, parameters: GrammarParameters) -> Arrays:
@@ -110,24 +96,3 @@ def em(
     updates = GrammarUpdates(batches, priors or GrammarPriors(), n_tokens)
     options = {"max_iter": max_iter, "n_starts": n_starts, "probe": probe}
     return run_em(updates, start if callable(start) else lambda k: start, watch or Watch(), tol=tol, **options)
-
-
-def restarts(
-    n_restarts: int,
-    sizes: tuple[int, int, int],
-    rank: int | None,
-    batches: Sequence[TextBatch],
-    *,
-    seed: int = 0,
-    probe: int = 10,
-    right_bias: float = 0.0,
-    identity: bool = False,
-    **options: Any,
-) -> tuple[GrammarParameters, FitReport]:
-    """Run ``em`` from random grammars with N, P, V = ``sizes``: ``probe`` iterations of each, then the best alone."""
-    seeds = np.random.SeedSequence(seed).spawn(n_restarts)
-
-    def start(k: int) -> GrammarParameters:
-        return random_grammar(*sizes, rank, seed=seeds[k], right_bias=right_bias, identity=identity)
-
-    return em(start, batches, n_starts=n_restarts, probe=probe, **options)

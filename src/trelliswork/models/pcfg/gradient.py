@@ -8,10 +8,11 @@ import numpy as np
 import torch
 
 from trelliswork.compute.torch_threads import one_thread
+from trelliswork.learning.checkpoint import Arrays
 from trelliswork.learning.report import FitReport, Step
 from trelliswork.learning.watch import Saved, Watch
-from trelliswork.models.pcfg.em import GrammarPriors
-from trelliswork.models.pcfg.neural import GrammarModule, GrammarTensors
+from trelliswork.models.pcfg.em import GrammarPriors, log_prior
+from trelliswork.models.pcfg.neural import GrammarModule, log_evidence
 from trelliswork.models.pcfg.objective import GrammarParameters, Integers, TextBatch
 
 GAIN_EPOCHS = 3  # epochs that together must gain enough
@@ -56,16 +57,13 @@ def train(
         with one_thread():
             value, evidence = _epoch(module, adam, sentences, batches, priors)
         report.add(Step(epoch, value, seconds=time.perf_counter() - started, log_evidence=evidence))
-        with torch.no_grad():
-            arrays = module().arrays().named()
-        reason = watch.after(report.history[-1], arrays, lambda: _state(module, adam, report))
+        found = module.arrays().named()
+        reason = watch.after(report.history[-1], found, lambda: _state(module, adam, report))
         if reason is not None:
             report.reason, report.converged = reason, not watch.interrupted
             break
-    with torch.no_grad():
-        last = module().arrays().named()
-    arrays, report = watch.finish(last, report)
-    return GrammarParameters(**arrays), report
+    found, report = watch.finish(module.arrays().named(), report)
+    return GrammarParameters(**found), report
 
 
 def _epoch(
@@ -82,8 +80,8 @@ def _epoch(
         adam.zero_grad(set_to_none=True)
         batch = TextBatch.select(sentences, numbers)
         grammar = module()
-        log_z = grammar.log_evidence(batch).sum()
-        objective = log_z + len(batch.ids) / n_sentences * _log_prior(grammar, priors)
+        log_z = log_evidence(grammar, batch).sum()
+        objective = log_z + len(batch.ids) / n_sentences * log_prior(grammar, priors)
         (-objective / len(numbers)).backward()
         value, evidence = value + float(objective.detach()), evidence + float(log_z.detach())
         torch.nn.utils.clip_grad_norm_(module.parameters(), CLIP)
@@ -99,15 +97,6 @@ def _shuffled(lengths: Integers, size: int, seed: int, epoch: int) -> list[Integ
     return [order[size * k : size * (k + 1)] for k in rng.permutation(-(-len(order) // size))]
 
 
-def _log_prior(grammar: GrammarTensors, priors: GrammarPriors) -> Any:
-    total: Any = 0.0
-    for name, tensor in grammar._asdict().items():
-        weight = priors.of(name.removeprefix("log_"))
-        if tensor is not None and weight > 0 and tensor.requires_grad:
-            total = total + weight * tensor.sum()
-    return total
-
-
 def _settled(history: list[Step], tol: float) -> bool:
     """Return whether the last epochs gained too little."""
     values = [step.value for step in history]
@@ -117,21 +106,19 @@ def _settled(history: list[Step], tol: float) -> bool:
 
 
 def _state(module: GrammarModule, adam: torch.optim.Adam, report: FitReport) -> Saved:
-    arrays = {f"module.{name}": value.numpy() for name, value in module.state_dict().items()}
-    for number, state in adam.state_dict()["state"].items():
-        arrays |= {f"adam.{number}.{name}": value.numpy() for name, value in state.items()}
+    arrays: Arrays = {}
+    for name, parameter in module.named_parameters():
+        own = {"now": parameter.detach(), **adam.state[parameter]}
+        arrays |= {f"{key}/{name}": values.numpy() for key, values in own.items()}
     return {"history": report.steps()}, arrays
 
 
+@torch.no_grad()
 def _restore(
-    module: GrammarModule, adam: torch.optim.Adam, report: FitReport, plain: dict[str, Any], arrays: dict[str, Any]
+    module: GrammarModule, adam: torch.optim.Adam, report: FitReport, plain: dict[str, Any], arrays: Arrays
 ) -> None:
-    tensors = {name: torch.from_numpy(np.array(array)) for name, array in arrays.items()}
-    module.load_state_dict({k.removeprefix("module."): v for k, v in tensors.items() if k.startswith("module.")})
-    state = adam.state_dict()
-    for name, tensor in tensors.items():
-        if name.startswith("adam."):
-            _, number, field = name.split(".")
-            state["state"].setdefault(int(number), {})[field] = tensor
-    adam.load_state_dict(state)
     report.resume(plain["history"])
+    for name, parameter in module.named_parameters():
+        own = {key.partition("/")[0]: values for key, values in arrays.items() if key.endswith(f"/{name}")}
+        parameter.copy_(torch.from_numpy(own.pop("now")))
+        adam.state[parameter] = {key: torch.from_numpy(np.array(values)) for key, values in own.items()}

@@ -5,45 +5,23 @@ embeddings by shared networks, and maximum likelihood gives much better trees th
 the three factors are networks of the same embeddings (Yang, Zhao and Tu, 2021; Chiu, Deng and Rush, 2021).
 """
 
-from typing import NamedTuple
-
 import torch
 from torch import Tensor, nn
 
 from trelliswork.inference.span.autograd import grammar_log_partition, lowrank_log_partition
 from trelliswork.models.pcfg.objective import GrammarParameters, TextBatch
 
+Named = dict[str, Tensor]  # the arrays of `GrammarParameters` as tensors
 
-class GrammarTensors(NamedTuple):
-    """`GrammarParameters` as tensors."""
 
-    log_root: Tensor
-    log_rules: Tensor | None
-    log_up: Tensor | None
-    log_left: Tensor | None
-    log_right: Tensor | None
-    log_emission: Tensor
-
-    def log_evidence(self, batch: TextBatch) -> Tensor:
-        """Return log p (B,) of the sentences of a batch in float64."""
-        log_terminals = self.log_emission.T[torch.from_numpy(batch.ids)]
-        lengths = torch.from_numpy(batch.lengths)
-        if self.log_rules is not None:
-            return grammar_log_partition(self.log_root, self.log_rules, log_terminals, None, lengths)
-        assert self.log_up is not None
-        assert self.log_left is not None
-        assert self.log_right is not None
-        return lowrank_log_partition(self.log_root, self.log_up, self.log_left, self.log_right, log_terminals, lengths)
-
-    def arrays(self) -> GrammarParameters:
-        """Return the parameters as arrays for the engines, normalized in float64."""
-        arrays = {}
-        for name, tensor in self._asdict().items():
-            if tensor is not None:
-                double = tensor.detach().double()
-                events = (1, 2) if name == "log_rules" else (-1,)
-                arrays[name] = (double - double.logsumexp(dim=events, keepdim=True)).numpy()
-        return GrammarParameters(**arrays)
+def log_evidence(grammar: Named, batch: TextBatch) -> Tensor:
+    """Return log p (B,) of the sentences of a batch in float64."""
+    log_terminals = grammar["log_emission"].T[torch.from_numpy(batch.ids)]
+    log_root, lengths = grammar["log_root"], torch.from_numpy(batch.lengths)
+    if "log_rules" in grammar:
+        return grammar_log_partition(log_root, grammar["log_rules"], log_terminals, None, lengths)
+    log_up, log_left, log_right = grammar["log_up"], grammar["log_left"], grammar["log_right"]
+    return lowrank_log_partition(log_root, log_up, log_left, log_right, log_terminals, lengths)
 
 
 class _Residual(nn.Module):
@@ -62,7 +40,7 @@ def _network(size: int, n_out: int) -> nn.Sequential:
 
 
 class GrammarModule(nn.Module):
-    """Torch module that computes `GrammarTensors`; without a ``rank``, of dense rules.
+    """Torch module that computes a grammar; without a ``rank``, of dense rules.
 
     Probabilities come from embeddings of ``size`` numbers by networks. With ``identity`` the words themselves are the
     preterminals; emissions are not learned.
@@ -77,42 +55,49 @@ class GrammarModule(nn.Module):
         *,
         size: int,
         identity: bool,
+        seed: int,
     ) -> None:
         super().__init__()
         N, P, S = n_nonterminals, n_preterminals, n_nonterminals + n_preterminals
         self.sizes, self.rank = (N, P, n_words), rank
         self.identity = torch.eye(P).log() if identity else None
-        self.root_embedding = nn.Parameter(torch.randn(1, size))
-        self.symbols = nn.Parameter(torch.randn(S, size))
-        self.root = _network(size, N)
-        if rank is None:
-            self.rules: nn.Module = nn.Linear(size, S * S)
-        else:
-            self.up, self.left, self.right = _network(size, rank), _network(size, rank), _network(size, rank)
-        if not identity:
-            self.leaves = nn.Parameter(torch.randn(P, size))
-            self.emission = _network(size, n_words)
-        for parameter in self.parameters():
-            if parameter.dim() > 1:
-                nn.init.xavier_uniform_(parameter)
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(seed)
+            self.root_embedding = nn.Parameter(torch.randn(1, size))
+            self.symbols = nn.Parameter(torch.randn(S, size))
+            self.root = _network(size, N)
+            if rank is None:
+                self.rules: nn.Module = nn.Linear(size, S * S)
+            else:
+                self.up, self.left, self.right = _network(size, rank), _network(size, rank), _network(size, rank)
+            if not identity:
+                self.leaves = nn.Parameter(torch.randn(P, size))
+                self.emission = _network(size, n_words)
+            for parameter in self.parameters():
+                if parameter.dim() > 1:
+                    nn.init.xavier_uniform_(parameter)
 
-    def forward(self) -> GrammarTensors:
+    def forward(self) -> Named:
         """Return the grammar of the current parameters."""
         N, P, _ = self.sizes
-        S = N + P
-        logs = {name: torch.log_softmax(value, dim=-1) for name, value in self._logits().items()}
-        emission = logs["emission"] if self.identity is None else self.identity
-        rules = None if self.rank is not None else logs["rules"].view(N, S, S)
-        return GrammarTensors(logs["root"], rules, logs.get("up"), logs.get("left"), logs.get("right"), emission)
-
-    def _logits(self) -> dict[str, Tensor]:
-        N = self.sizes[0]
-        logits = {"root": self.root(self.root_embedding)[0]}
+        logits = {"log_root": self.root(self.root_embedding)[0]}
         if self.rank is None:
-            logits["rules"] = self.rules(self.symbols[:N])
+            logits["log_rules"] = self.rules(self.symbols[:N])
         else:
-            logits["up"] = self.up(self.symbols[:N])
-            logits["left"], logits["right"] = self.left(self.symbols).T, self.right(self.symbols).T
+            logits["log_up"] = self.up(self.symbols[:N])
+            logits["log_left"], logits["log_right"] = self.left(self.symbols).T, self.right(self.symbols).T
         if self.identity is None:
-            logits["emission"] = self.emission(self.leaves)
-        return logits
+            logits["log_emission"] = self.emission(self.leaves)
+        logs = {name: torch.log_softmax(values, dim=-1) for name, values in logits.items()}
+        if self.rank is None:
+            logs["log_rules"] = logs["log_rules"].view(N, N + P, N + P)
+        return logs if self.identity is None else logs | {"log_emission": self.identity}
+
+    @torch.no_grad()
+    def arrays(self) -> GrammarParameters:
+        """Return the grammar as arrays for the engines, normalized in float64."""
+        arrays = {}
+        for name, values in self().items():
+            events = (1, 2) if name == "log_rules" else (-1,)
+            arrays[name] = (values.double() - values.double().logsumexp(dim=events, keepdim=True)).numpy()
+        return GrammarParameters(**arrays)

@@ -65,6 +65,8 @@ class GrammarParameters:
 
         Of a low-rank grammar it is the joint distribution of trees and hidden ranks that is scaled.
         """
+        if factor == 1:
+            return self
         return GrammarParameters(**{name: array * factor for name, array in self.named().items()})
 
     def dense_rules(self) -> Doubles:
@@ -142,7 +144,7 @@ class GrammarCounts:
 
 
 def expected_counts(parameters: GrammarParameters, batches: Sequence[TextBatch]) -> GrammarCounts:
-    """Return the expected counts of a text (the E-step).
+    """Return the expected counts of the whole text (the E-step), of which this process may have a part.
 
     Time per sentence: dense O(n^2 N^3 + n^3 N^2 + n P N S), low rank O(n^3 R + n^2 R^2 + n P R).
     """
@@ -164,14 +166,8 @@ def expected_counts(parameters: GrammarParameters, batches: Sequence[TextBatch])
             )
         sums["emission"] += emission_counts(batch, expected.terminals, parameters.sizes[2])
         total += float(expected.log_z.sum())
-    return GrammarCounts(sums, total)
-
-
-def shared_counts(parameters: GrammarParameters, batches: Sequence[TextBatch]) -> GrammarCounts:
-    """Return the expected counts of the whole text."""
-    own = expected_counts(parameters, batches)
-    *sums, log_evidence = whole.summed(*own.counts.values(), np.array([own.log_evidence]))
-    return GrammarCounts(dict(zip(own.counts, sums, strict=True)), float(log_evidence[0]))
+    *counts, log_evidence = whole.summed(*sums.values(), np.array([total]))
+    return GrammarCounts(dict(zip(sums, counts, strict=True)), float(log_evidence[0]))
 
 
 def emission_counts(batch: TextBatch, terminals: Doubles, n_words: int) -> Doubles:
@@ -193,8 +189,7 @@ def blank_emissions(parameters: GrammarParameters, ids: Integers, blanks: Sequen
     """Return p(word) (V,) at each blank of a sentence with word ids (n,), whose ids at blanks are ignored."""
     log_terminals = np.ascontiguousarray(parameters.log_emission.T[ids])[None]
     log_terminals[0, list(blanks)] = 0.0  # some word
-    given = replace(parameters.grammar(ids[None], np.array([len(ids)])), log_terminals=log_terminals)
-    expected = lowrank.expectations(given) if isinstance(given, LowRankGrammar) else grammar.expectations(given)
+    expected = _expected(replace(parameters.grammar(ids[None], np.array([len(ids)])), log_terminals=log_terminals))
     if np.isneginf(expected.log_z[0]):
         raise ValueRangeError("the sentence is impossible under the grammar, whatever fills its blanks.")
     emission = np.exp(parameters.log_emission)
@@ -215,11 +210,13 @@ def _expectations(
 ) -> Iterator[tuple[TextBatch, Expected | RankExpected]]:
     """Yield batches with their expectations; ``symbols`` requests p(symbol over span) of a low-rank grammar too."""
     for batch in _chunks(parameters, batches):
-        given = parameters.grammar(batch.ids, batch.lengths)
-        if isinstance(given, LowRankGrammar):
-            yield batch, lowrank.expectations(given, symbols=symbols)
-        else:
-            yield batch, grammar.expectations(given)
+        yield batch, _expected(parameters.grammar(batch.ids, batch.lengths), symbols)
+
+
+def _expected(given: Grammar | LowRankGrammar, symbols: bool = False) -> Expected | RankExpected:
+    if isinstance(given, LowRankGrammar):
+        return lowrank.expectations(given, symbols=symbols)
+    return grammar.expectations(given)
 
 
 def _chunks(parameters: GrammarParameters, batches: Sequence[TextBatch]) -> Iterator[TextBatch]:

@@ -9,7 +9,6 @@ import numpy as np
 
 from trelliswork.data import Vocabulary
 from trelliswork.data.files import shorten
-from trelliswork.data.vocabulary import UNKNOWN
 from trelliswork.errors import DataError, ValueRangeError, extras_for
 from trelliswork.learning import whole
 from trelliswork.learning.checkpoint import fingerprint
@@ -17,25 +16,15 @@ from trelliswork.learning.distributed import one_process
 from trelliswork.learning.report import Callback, FitReport
 from trelliswork.learning.watch import Development
 from trelliswork.models.base import watch_for
-from trelliswork.models.pcfg.em import GrammarPriors, restarts
-from trelliswork.models.pcfg.objective import GrammarParameters, check_lengths, check_size, log_evidence, text_batches
-
-
-def check_combination(model: Any) -> None:
-    """Raise an error for parameters that exclude each other."""
-    if model.neural and (model.n_restarts > 1 or model.right_bias):
-        raise ValueRangeError("n_restarts and right_bias are for EM, without neural: try several seeds instead.")
-
-
-def priors_of(model: Any) -> GrammarPriors:
-    """Return the pseudo-counts; words that are their own preterminals have no emissions to learn."""
-    emission = 0.0 if model.n_preterminals is None else model.emission_prior
-    return GrammarPriors(model.root_prior, model.rule_prior, emission)
-
-
-def listed_words(words: list[str]) -> Vocabulary:
-    """Return the words of a saved model."""
-    return Vocabulary(words, unknown=UNKNOWN, default=UNKNOWN)
+from trelliswork.models.pcfg.em import GrammarPriors, em
+from trelliswork.models.pcfg.objective import (
+    GrammarParameters,
+    check_lengths,
+    check_size,
+    log_evidence,
+    random_grammar,
+    text_batches,
+)
 
 
 def checked(sentences: Sequence[Sequence[str]]) -> Sequence[Sequence[str]]:
@@ -72,6 +61,8 @@ def learn(
     """Return the parameters of a grammar with the parameters of an estimator, and the report."""
     if model.neural:
         one_process("a grammar by gradients")
+        if model.n_restarts > 1 or model.right_bias:
+            raise ValueRangeError("n_restarts and right_bias are for EM, without neural: try several seeds instead.")
     longest = np.inf if model.max_length is None else model.max_length
     ids = [words.ids(sentence) for sentence in sentences if 2 <= len(sentence) <= longest]
     if not whole.anywhere(bool(ids)):
@@ -93,25 +84,20 @@ def learn(
         return fingerprint(plain, *chain.from_iterable(zip(words, lengths, strict=True)))
 
     watch = watch_for(model, None if held is None else text_development(held), checkpoint, mark, callback, max_minutes)
-    options: dict[str, Any] = {"priors": priors_of(model), "max_iter": model.max_iter, "tol": model.tol}
-    options |= {"watch": watch, "seed": model.seed}
+    # Words that are their own preterminals have no emissions to learn.
+    priors = GrammarPriors(model.root_prior, model.rule_prior, 0.0 if identity else model.emission_prior)
+    options: dict[str, Any] = {"priors": priors, "max_iter": model.max_iter, "tol": model.tol, "watch": watch}
     if not model.neural:
-        options |= {"probe": model.probe, "right_bias": model.right_bias, "identity": identity}
-        return restarts(model.n_restarts, sizes, model.rank, text_batches(ids), **options)
-    return _by_gradient(model, ids, sizes, options)
+        seeds = np.random.SeedSequence(model.seed).spawn(model.n_restarts)
 
+        def start(k: int) -> GrammarParameters:
+            return random_grammar(*sizes, model.rank, seed=seeds[k], right_bias=model.right_bias, identity=identity)
 
-@extras_for("a grammar trained by gradient")
-def _by_gradient(
-    model: Any, ids: list[list[int]], sizes: tuple[int, int, int], options: dict[str, Any]
-) -> tuple[GrammarParameters, FitReport]:
-    import torch
+        return em(start, text_batches(ids), n_starts=model.n_restarts, probe=model.probe, **options)
+    with extras_for("a grammar trained by gradient"):
+        from trelliswork.models.pcfg.gradient import train
+        from trelliswork.models.pcfg.neural import GrammarModule
 
-    from trelliswork.models.pcfg.gradient import train
-    from trelliswork.models.pcfg.neural import GrammarModule
-
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(model.seed)
-        identity = model.n_preterminals is None
-        module = GrammarModule(*sizes, model.rank, size=model.embedding_size, identity=identity)
-    return train(module, ids, learning_rate=model.learning_rate, batch_size=model.batch_size, **options)
+        module = GrammarModule(*sizes, model.rank, size=model.embedding_size, identity=identity, seed=model.seed)
+        options |= {"learning_rate": model.learning_rate, "batch_size": model.batch_size, "seed": model.seed}
+        return train(module, ids, **options)
