@@ -163,7 +163,6 @@ def test_many_sentences_are_the_sum_of_each_alone_whatever_the_threads():
     found = [part(problem.weights) for part in parts]
     assert_allclose(value, sum(v for v, _ in found), rtol=1e-6)
     assert_allclose(gradient, sum(g for _, g in found), rtol=1e-3, atol=1e-3)
-    assert 1 < objective.n_sweeps < 50
     assert objective.residual <= 1e-4
 
 

@@ -53,7 +53,7 @@ def test_the_bound_is_above_the_exact_value(K, L, N, scale):
     rng = np.random.default_rng([K, L, N])
     phi, psi, unary, cover = random_case(rng, K, L, scale)
     want = exact(phi, psi, unary, N)
-    for some in (cover, Cover.even(K, L, 3, 4)):
+    for some in (cover, Cover(np.zeros((K, L)), np.zeros((K, L, 3)), np.zeros((K, L, 4)))):
         at_n = finite(phi, psi, unary, some, N)
         value = cover_bound(phi, psi, unary, some).value
         slack = sum(w * gcd(N, i + 1) for (i, _), w in np.ndenumerate(some.weights())) * np.log(3) / N

@@ -48,22 +48,13 @@ def engine(name: str) -> Solve:
     return ENGINES[name][0]
 
 
-def infer(
-    potentials: FactorialPotentials,
-    name: str = "bp",
-    *,
-    tolerance: float = 1e-6,
-    max_iter: int = 100,
-    damping: float = 0.0,
-    counts: bool = False,
-) -> Beliefs:
+def infer(potentials: FactorialPotentials, name: str = "bp", *, counts: bool = False, **settings: Any) -> Beliefs:
     """Run an engine on a batch; with ``counts``, also return expected transitions and label pairs.
 
-    A sequence has converged when no marginal changes by more than ``tolerance`` in a sweep; ``damping`` is the weight
-    of the old messages in BP. A sweep costs O(T (sum_d S_d^2 + sum of S_d S_e over tied layers)) per sequence; the
-    exact engine costs O(T S_1 ... S_D (S_1 + ... + S_D)).
+    The settings are those of `Options`. A sweep costs O(T (sum_d S_d^2 + sum of S_d S_e over tied layers)) per
+    sequence; the exact engine costs O(T S_1 ... S_D (S_1 + ... + S_D)).
     """
-    options, solve = Options(tolerance, max_iter, damping), engine(name)
+    options, solve = Options(**settings), engine(name)
     p, B = potentials, len(potentials.lengths)
     value, n_iter, residual = np.empty(B), np.empty(B, np.int64), np.empty(B)
     marginals = tuple(np.zeros_like(unary) for unary in p.log_unary)
@@ -88,26 +79,18 @@ def infer(
         total.between if counts else None,
         n_iter,
         residual,
-        bool((residual <= tolerance).all()),
+        bool((residual <= options.tolerance).all()),
     )
 
 
-def layer_chains(
-    potentials: FactorialPotentials,
-    name: str = "bp",
-    *,
-    tolerance: float = 1e-6,
-    max_iter: int = 100,
-    damping: float = 0.0,
-) -> list[Potentials]:
+def layer_chains(potentials: FactorialPotentials, name: str = "bp", **settings: Any) -> list[Potentials]:
     """Return each layer as a chain: its scores plus the last messages of the other layers.
 
     The chain of a layer has the marginals of the engine (``infer``), and is the engine's distribution of the labels of
-    this layer. The exact engine has no messages: those of belief propagation are used. The options are those of
-    ``infer``.
+    this layer. The exact engine has no messages: those of belief propagation are used. The settings are those of
+    `Options`.
     """
-    options, name = Options(tolerance, max_iter, damping), "bp" if name == "exact" else name
-    p, solve = potentials, engine(name)
+    p, options, solve = potentials, Options(**settings), engine("bp" if name == "exact" else name)
     scores = [np.zeros_like(unary) for unary in p.log_unary]
 
     def work(which: Integers) -> None:
@@ -133,30 +116,25 @@ def _over_groups(p: FactorialPotentials, work: Callable[[Integers], Any]) -> lis
 
 
 def decode(
-    potentials: FactorialPotentials,
-    name: str = "bp",
-    *,
-    tolerance: float = 1e-6,
-    max_iter: int = 100,
-    damping: float = 0.0,
+    potentials: FactorialPotentials, name: str = "bp", **settings: Any
 ) -> tuple[list[Integers], NDArray[np.float64]]:
     """Return labels (B, T) of each layer, -1 in the padding, and their score (B,).
 
     They are the best labeling by Viterbi on the product chain, if the engine is exact or there are at most 5,000
     combinations of labels. Otherwise no change of a single layer improves them: each layer starts with its best path
     given the messages of the others, and is then replaced by the best path for fixed labels of the others, layer by
-    layer, as long as the score increases. The options are those of ``infer``.
+    layer, as long as the score increases. The settings are those of `Options`.
     """
     p = potentials
     labels = [np.full(unary.shape[:2], -1, np.int64) for unary in p.log_unary]
     scores = np.empty(len(p.lengths))
-    solve, chosen = engine(name), Options(tolerance, max_iter, damping)
+    solve, options = engine(name), Options(**settings)
     if product.n_states(p.tables) <= MAX_DECODED:
         name = "exact"
 
     def work(which: Integers) -> None:
         group = p.take(which)
-        best, scores[which] = product.best(group) if name == "exact" else _climb(group, solve(group, chosen))
+        best, scores[which] = product.best(group) if name == "exact" else _climb(group, solve(group, options))
         for out, part in zip(labels, best, strict=True):
             out[which, : part.shape[1]] = part
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from trelliswork.compute.padding import pad, unpad
+from trelliswork.compute.padding import unpad
 from trelliswork.data import Vocabulary
 from trelliswork.data.schemes import detect_scheme
 from trelliswork.errors import ShapeError, ValueRangeError, extras_for
@@ -28,7 +28,6 @@ from trelliswork.models.crf.scoring import tokens_of, tokens_with_vectors
 from trelliswork.models.entrance import COLUMNS
 from trelliswork.models.evidence import Labels, ruled_out
 from trelliswork.models.factorial.data import (
-    Column,
     Joint,
     LabelLayer,
     LayerLabels,
@@ -224,7 +223,7 @@ class FactorialCRF(LayeredTagger):
         layout = FactorialLayout(tuple(layouts), tie_numbers(self.ties, self.layers))
         allowed = [layer.allowed for layer in layers]
         importance = sentence_weights(sample_weight, len(attributes[0]))
-        options = self._options()
+        options = Options(**self._settings())
         objective = FactorialObjective(
             tokens, gold, layout, engine=self.engine, l2=self.l2, weights=importance, allowed=allowed, options=options
         )
@@ -354,10 +353,8 @@ class FactorialCRF(LayeredTagger):
             for b, n in enumerate(potentials.lengths.tolist()):
                 best = []
                 for r in np.flatnonzero(np.isfinite(log_p[b])).tolist():
-                    names = [
-                        [layer.labels[j] for j in rows[b, r, :n].tolist()]
-                        for layer, rows in zip(self.layers_, labels, strict=True)
-                    ]
+                    pairs = zip(self.layers_, labels, strict=True)
+                    names = [layer.labels.strings(rows[b, r, :n].tolist()) for layer, rows in pairs]
                     best.append((list(zip(*names, strict=True)), float(np.exp(log_p[b, r]))))
                 ranked.append(best)
         return ranked
@@ -426,11 +423,11 @@ class FactorialCRF(LayeredTagger):
         super()._check_parameters()
         if isinstance(self.layers, str) or not self.layers or len(set(self.layers)) != len(self.layers):
             raise ValueRangeError(f"layers must be different names, such as ('pos', 'chunk'), got {self.layers!r}.")
-        self._options()
         tie_numbers(self.ties, self.layers)
 
-    def _options(self) -> Options:
-        return Options(self.sweep_tol, self.max_sweeps, self.damping)
+    def _settings(self) -> dict[str, Any]:
+        """Return the settings of an engine."""
+        return {"tolerance": self.sweep_tol, "max_iter": self.max_sweeps, "damping": self.damping}
 
     def _learned(self) -> Learned:
         self._check_fitted()
@@ -443,10 +440,10 @@ class FactorialCRF(LayeredTagger):
         return list(self.layers).index(name)
 
     def _infer(self, potentials: factorial.FactorialPotentials) -> factorial.Beliefs:
-        return factorial.infer(potentials, self.engine, **vars(self._options()))
+        return factorial.infer(potentials, self.engine, **self._settings())
 
     def _decode(self, potentials: factorial.FactorialPotentials) -> list[NDArray[np.int64]]:
-        return factorial.decode(potentials, self.engine, **vars(self._options()))[0]
+        return factorial.decode(potentials, self.engine, **self._settings())[0]
 
     def _attributes(self, X: Sentences) -> list[Attributes]:
         """Return the attributes of each layer."""
@@ -480,9 +477,9 @@ class FactorialCRF(LayeredTagger):
 
     def _layer_chains(self, X: Sentences, known: Mapping[str, Labels] | None, name: str) -> Chains:
         """Yield the sentences as chains of a layer."""
-        d, options = self._layer_number(name), vars(self._options())
+        d = self._layer_number(name)
         for potentials in self._potentials(X, known):
-            yield factorial.layer_chains(potentials, self.engine, **options)[d], None
+            yield factorial.layer_chains(potentials, self.engine, **self._settings())[d], None
 
     def _span_layers(self) -> dict[str, SpanLabels]:
         """Return the layers whose labels encode spans."""
@@ -496,28 +493,23 @@ class FactorialCRF(LayeredTagger):
 
         The engine's value is no likelihood unless it is exact; marginals are what people read.
         """
-        columns = [observed(column, layer.labels) for column, layer in self._with_layers(y)]
-        gold = [[[-1 if label is None else layer.labels.id(label) for label in row] for row in column]
-                for column, layer in zip(columns, self.layers_, strict=True)]  # fmt: skip
-        batches = list(self._potentials(X))
-        if not any(label >= 0 for column in gold for row in column for label in row):
-            raise ValueRangeError("y has no labels of this model to calibrate with.")
+        batches, gold = list(self._potentials(X)), []
+        for layer, column in zip(self.layers_, by_layer(y, self.layers), strict=True):
+            known = [label for row in observed(column, layer.labels) for label in row]
+            gold.append(np.array([-1 if label is None else layer.labels.id(label) for label in known]))
 
         def loss(factor: float) -> float:
             total, first = 0.0, 0
             for p in batches:
-                last = first + len(p.lengths)
-                for own, marginals in zip(gold, self._infer(p.scaled(factor)).marginals, strict=True):
-                    ids = pad(np.array([j for row in own[first:last] for j in row]), p.lengths, -1)
-                    b, t = np.nonzero(ids >= 0)
-                    total -= float(np.log(np.maximum(marginals[b, t, ids[b, t]], LEAST), dtype=np.float64).sum())
+                last = first + int(p.lengths.sum())
+                for ids, marginals in zip(gold, self._infer(p.scaled(factor)).marginals, strict=True):
+                    at = np.flatnonzero(ids[first:last] >= 0)
+                    right = unpad(marginals, p.lengths)[at, ids[first + at]]
+                    total -= float(np.log(np.maximum(right, LEAST), dtype=np.float64).sum())
                 first = last
             return total
 
         return {"all": fit_temperature(loss)}
-
-    def _with_layers(self, y: LayerLabels) -> Iterator[tuple[Column, LabelLayer]]:
-        return zip(by_layer(y, self.layers), self.layers_, strict=True)
 
     def _span_thresholds(self, X: Sentences) -> dict[str, float]:
         return {name: r.threshold(self._layer_chains(X, None, name)) for name, r in self._span_layers().items()}

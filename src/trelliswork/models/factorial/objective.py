@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from trelliswork.compute import threads
 from trelliswork.compute.padding import pad, unpad
-from trelliswork.errors import ImpossibleError, ShapeError, ValueRangeError
+from trelliswork.errors import ImpossibleError, ShapeError
 from trelliswork.inference.factorial import mean_field
 from trelliswork.inference.factorial.engines import GROUP, engine
 from trelliswork.inference.factorial.potentials import FactorialPotentials, Pair, Tables
@@ -92,9 +92,8 @@ class FactorialObjective:
     ``tokens`` are the attributes of each layer for the same sentences, ``gold`` its labels (n_tokens,), ``allowed`` its
     labels and transitions (all by default); ``l2`` is c_2 and ``weights`` (n_sentences,) are alpha_n in the equation
     above. In a group of processes the sentences are those of this rank; value and gradient are summed over all ranks.
-    After an evaluation ``n_sweeps`` is the mean number of sweeps per sentence, ``residual`` the largest change
-    of a marginal in a final sweep, and ``n_unconverged`` the number of sentences whose engine stopped before reaching
-    its tolerance.
+    After an evaluation ``residual`` is the largest change of a marginal in a final sweep, and ``n_unconverged`` the
+    number of sentences whose engine stopped before reaching its tolerance.
 
     One evaluation takes O(entries + sweeps * tokens * (sum_d S_d^2 + sum of S_d S_e)) time. Inner sums are float32,
     sums over the corpus of losses, transitions and label pairs float64.
@@ -115,8 +114,6 @@ class FactorialObjective:
         D = len(layout.layers)
         if not len(tokens) == len(gold) == D:
             raise ShapeError(f"tokens and gold must have one entry for each of {D} layers.")
-        if any(layer.n_edge_attributes for layer in layout.layers):
-            raise ValueRangeError("factorial CRFs have no edge features (B templates with columns): leave them out.")
         self.layout, self.l2, self.engine = layout, l2, engine
         self.allowed = [None] * D if allowed is None else list(allowed)
         self.options = options or Options(tolerance=1e-3)
@@ -134,12 +131,12 @@ class FactorialObjective:
         self._wide = [np.empty((n, *layer.wide_shape), np.float32) for layer in layout.layers]
         self._narrow = [np.empty((n, len(layer.narrow_features)), np.float32) for layer in layout.layers]
         self._ends: dict[int, list[Floats]] = {}  # mean field: final marginals of the groups, by first sentence
-        self.n_sweeps, self.residual, self.n_unconverged = 0.0, 0.0, 0
+        self.residual, self.n_unconverged = 0.0, 0
 
     def __call__(self, weights: Vector) -> SharedEvaluation:
         """Return value and gradient at a weight vector."""
         w = FactorialWeights(weights, self.layout, self.allowed)
-        loss, n_iter, residual = (np.zeros(len(self._lengths)) for _ in range(3))
+        loss, residual = np.zeros(len(self._lengths)), np.zeros(len(self._lengths))
         sums = [Sums.zeros(w.tables) for _ in self._ranges]
         slots = {start: k for k, (start, _) in enumerate(self._ranges)}
 
@@ -149,17 +146,16 @@ class FactorialObjective:
                 array[k] = 0
             for first in range(start, stop, GROUP):
                 last = min(first + GROUP, stop)
-                self._add(w, first, last, k, sums[k], (loss, n_iter, residual))
+                self._add(w, first, last, k, sums[k], (loss, residual))
 
         threads.run(work, self._ranges)
-        self.n_sweeps, self.residual = float(n_iter.sum() / max(1, len(n_iter))), float(residual.max(initial=0))
-        self.n_unconverged = int((residual > self.options.tolerance).sum())
+        self.residual, self.n_unconverged = residual.max(initial=0), int((residual > self.options.tolerance).sum())
         for other in sums[1:]:
             sums[0].add(other)
         return SharedEvaluation(float(loss.sum()), self._gather(sums[0]), weights, self.l2)
 
     def _add(
-        self, w: FactorialWeights, first: int, last: int, slot: int, sums: Sums, out: tuple[Vector, Vector, Vector]
+        self, w: FactorialWeights, first: int, last: int, slot: int, sums: Sums, out: tuple[Vector, Vector]
     ) -> None:
         """Add loss and gradient of the sentences ``first`` to ``last``."""
         lengths, weight = self._lengths[first:last], self._weights[first:last]
@@ -194,9 +190,9 @@ class FactorialObjective:
         for (d, e), counts in sums.between.items():
             score += w.tables.log_between[d, e][gold[d], gold[e]]
             np.subtract.at(counts, (gold[d], gold[e]), token_weight)
-        loss, n_iter, change = out
+        loss, change = out
         loss[first:last] = weight * (solution.value - np.add.reduceat(score, ends[:-1]))
-        n_iter[first:last], change[first:last] = solution.n_iter, solution.residual
+        change[first:last] = solution.residual
 
     def _gather(self, sums: Sums) -> Vector:
         """Return the gradient as one vector in the order of the layout."""

@@ -3,7 +3,6 @@
 import os
 from collections.abc import Sequence
 from dataclasses import KW_ONLY
-from functools import partial
 from typing import Annotated, Any, ClassVar, Self
 
 import numpy as np
@@ -126,16 +125,11 @@ class MRFTagger(ChainTagger):
         self._check_parameters()
         words: Any = read_sentences(X, training=True)
         _check_tags(words, y)
-        # Limits are left out: a longer run may resume from a shorter one.
-        identity = self._values("max_iter", *KNOWLEDGE)
-        score = None
+        held: Any = None
         if dev is not None:
-            dev_words: Any = read_sentences(dev[0])
-            _check_tags(dev_words, dev[1])
-            identity["dev"] = [[list(s) for s in part] for part in (dev_words, dev[1])]
-            score = partial(self._measure, dev_words, dev[1])
-        run: Any = {"checkpoint": checkpoint, "callback": callback, "max_minutes": max_minutes}
-        return self._set(learn(words, y, self.get_params(), score=score, identity=identity, **run))
+            held = read_sentences(dev[0]), dev[1]
+            _check_tags(*held)
+        return self._set(learn(self, words, y, held, checkpoint, callback, max_minutes))
 
     def known_words(self) -> set[str]:
         """Return the words of training."""
@@ -178,10 +172,6 @@ class MRFTagger(ChainTagger):
             Table("top_transitions", "Label pairs", ("from", "to", "score"), pairs),
         ]
         return Description(f"MRF tagger with {len(self._labels)} labels", facts, tables)
-
-    def _measure(self, X: Sentences, y: Sentences, learned: Learned) -> float:
-        """Return the accuracy of a tagger with the parameters of this one."""
-        return type(self)(**self.get_params())._set(learned).score(X, y)
 
     def _set(self, learned: Learned) -> Self:
         self._labels, self._features, self._lexicon = learned.labels, learned.features, learned.lexicon

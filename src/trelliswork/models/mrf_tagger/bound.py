@@ -51,11 +51,6 @@ class Cover:
     tags: Floats  # (K, L, T) a before its weighted mean is subtracted
     words: Floats  # (K, L, C) b before its weighted mean is subtracted
 
-    @classmethod
-    def even(cls, K: int, L: int, T: int, C: int) -> Cover:
-        """Return a cover with equal parts."""
-        return cls(np.zeros((K, L)), np.zeros((K, L, T)), np.zeros((K, L, C)))
-
     def weights(self) -> Floats:
         """Return rho (K, L)."""
         rho = np.exp(self.log_weights - self.log_weights.max())

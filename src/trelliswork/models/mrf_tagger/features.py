@@ -13,7 +13,6 @@ from scipy.sparse import csr_matrix, hstack
 from trelliswork.data import Vocabulary
 from trelliswork.data.vocabulary import START
 from trelliswork.errors import ValueRangeError
-from trelliswork.features.brown import BrownClusters
 from trelliswork.features.knowledge import BITS, Knowledge
 from trelliswork.features.lexicon import Lexicon
 from trelliswork.learning import whole
@@ -60,19 +59,15 @@ def own_features(word: str, frequent: bool, known: bool) -> list[str]:
     return features + [name for name, holds in shapes.items() if holds]
 
 
-def cluster_features(word: str, clusters: BrownClusters | None, bits: Sequence[int | None]) -> list[str]:
-    """Return the first bits of the cluster of a word; nothing without clusters."""
-    if clusters is None or word == PAD:
-        return []
-    path = clusters.path(word)
-    return [f"cluster {'' if n is None else n}={path[:n]}" for n in bits]
-
-
-def lexicon_features(word: str, lexicon: Lexicon | None) -> list[str]:
-    """Return the classes of a word in a lexicon; nothing without one."""
-    if lexicon is None or word == PAD:
-        return []
-    return [f"lexicon={name}" for name in lexicon.classes(word)]
+def known_features(word: str, knowledge: Knowledge, bits: Sequence[int | None]) -> list[str]:
+    """Return the first bits of the cluster of a word, and its classes in the lexicon."""
+    features: list[str] = []
+    if knowledge.clusters is not None and word != PAD:
+        path = knowledge.clusters.path(word)
+        features += [f"cluster {'' if n is None else n}={path[:n]}" for n in bits]
+    if knowledge.lexicon is not None and word != PAD:
+        features += [f"lexicon={name}" for name in knowledge.lexicon.classes(word)]
+    return features
 
 
 def check_lexicon(lexicon: Lexicon) -> None:
@@ -115,12 +110,11 @@ class TaggerFeatures:
 
     def _rows(self, words: Iterable[str]) -> tuple[list[list[str]], list[list[str]]]:
         """Return the names of the features of words at offset 0 and at others."""
-        own, neighbor, clusters = [], [], self.knowledge.clusters
+        own, neighbor = [], []
         for word in words:
             frequent, known = word in self.frequent, word in self.words
-            listed = lexicon_features(word, self.knowledge.lexicon)
-            own.append(own_features(word, frequent, known) + cluster_features(word, clusters, (*BITS, None)) + listed)
-            neighbor.append(neighbor_features(word, frequent) + cluster_features(word, clusters, (None,)) + listed)
+            own.append(own_features(word, frequent, known) + known_features(word, self.knowledge, (*BITS, None)))
+            neighbor.append(neighbor_features(word, frequent) + known_features(word, self.knowledge, (None,)))
         return own, neighbor
 
     def own_names(self) -> list[str]:

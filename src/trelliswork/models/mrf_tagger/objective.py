@@ -72,8 +72,7 @@ class TaggerLayout:
     @property
     def size(self) -> int:
         """Number of all parameters."""
-        parts = self.K * len(self.n_features)
-        return self.n_weights + self.C + (parts * (1 + self.T + self.C) if parts > 1 else 0)
+        return self.n_weights + self.C + self.K * len(self.n_features) * (1 + self.T + self.C)
 
     def weights(self, x: Floats) -> tuple[Floats, list[Floats]]:
         """Return V (K, T, T) and U (features, T) of each offset, as views."""
@@ -89,10 +88,8 @@ class TaggerLayout:
         return x[self.n_weights : self.n_weights + self.C]
 
     def cover(self, x: Floats) -> Cover:
-        """Return the cover, as views; an even one of one part if K = L = 1."""
+        """Return the cover, as views."""
         K, L, T, C = self.K, len(self.n_features), self.T, self.C
-        if K * L == 1:
-            return Cover.even(1, 1, T, C)
         rest = x[self.n_weights + C :]
         a, b = K * L, K * L * (1 + T)
         return Cover(rest[:a].reshape(K, L), rest[a:b].reshape(K, L, T), rest[b:].reshape(K, L, C))
@@ -149,12 +146,11 @@ class TaggerObjective:
             u += (seen + seen.sum(axis=1, keepdims=True) * tags / N) / 2
         curvature[: layout.n_weights] += 2 * self.l2
         layout.unary(curvature)[:] = self._words
-        if layout.K * len(U) > 1:
-            cover = layout.cover(curvature)
-            rho = cover.log_weights.size
-            cover.log_weights += N / rho
-            cover.tags += tags / rho
-            cover.words += self._words / rho
+        cover = layout.cover(curvature)
+        rho = cover.log_weights.size
+        cover.log_weights += N / rho
+        cover.tags += tags / rho
+        cover.words += self._words / rho
         return 1 / np.sqrt(curvature + 0.1)
 
     def potentials(self, x: Floats) -> tuple[Floats, Floats]:
@@ -177,11 +173,10 @@ class TaggerObjective:
         for slope, table, expected, seen in zip(dU, self._transposed, bound.tag_words, self._observed, strict=True):
             slope += N * (table @ expected.T) - seen
         layout.unary(gradient)[:] = N * bound.words - self._words
-        if layout.K * len(U) > 1:
-            cover = layout.cover(gradient)
-            cover.log_weights += N * bound.cover.log_weights
-            cover.tags += N * bound.cover.tags
-            cover.words += N * bound.cover.words
+        cover = layout.cover(gradient)
+        cover.log_weights += N * bound.cover.log_weights
+        cover.tags += N * bound.cover.tags
+        cover.words += N * bound.cover.words
         gradient[: layout.n_weights] += 2 * self.l2 * x[: layout.n_weights]
         return Evaluation(float(N * bound.value - fit + self.penalty(x)), gradient)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,7 +18,8 @@ from trelliswork.learning.checkpoint import fingerprint
 from trelliswork.learning.evaluation import Evaluation
 from trelliswork.learning.lbfgs import minimize
 from trelliswork.learning.report import Callback, FitReport
-from trelliswork.learning.watch import Development, Watch, open_checkpoint
+from trelliswork.learning.watch import Development
+from trelliswork.models.base import watch_for
 from trelliswork.models.mrf_tagger.features import TaggerFeatures
 from trelliswork.models.mrf_tagger.objective import TaggerObjective, tagger_moments
 
@@ -40,32 +41,26 @@ class Learned:
 
 
 def learn(
+    model: Any,
     words: Sequence[Sequence[str]],
     tags: Sequence[Sequence[str]],
-    parameters: Mapping[str, Any],
-    *,
-    score: Callable[[Learned], float] | None = None,
-    identity: Mapping[str, Any],
-    checkpoint: str | os.PathLike[str] | None = None,
-    callback: Callback | None = None,
-    max_minutes: float | None = None,
+    dev: Any,  # words and tags, or None
+    checkpoint: str | os.PathLike[str] | None,
+    callback: Callback | None,
+    max_minutes: float | None,
 ) -> Learned:
-    """Count, and maximize the bound by L-BFGS.
-
-    ``parameters`` are those of `MRFTagger`. ``score`` returns the accuracy of a model on the development data;
-    ``identity`` is plain data that identifies the run for a checkpoint: parameters and development data.
-    """
-    K, n_words, l2 = parameters["order"], parameters["n_words"], parameters["l2"]
+    """Count, and maximize the bound by L-BFGS, with the parameters of a `MRFTagger`."""
+    K, n_words = model.order, model.n_words
     labels = Vocabulary.from_sequences(tags)
-    knowledge = Knowledge.of(*(parameters[name] for name in KNOWLEDGE))
-    features = TaggerFeatures.fit(words, parameters["min_count"], knowledge)
+    knowledge = Knowledge.of(*(getattr(model, name) for name in KNOWLEDGE))
+    features = TaggerFeatures.fit(words, model.min_count, knowledge)
     T, C = len(labels) + 1, len(features.words)
     w = np.array([features.words.id(word) for sentence in words for word in sentence], np.int64)
     y = np.array([labels.id(label) for sentence in tags for label in sentence], np.int64)
     ends = np.cumsum([0, *map(len, words)])
     own, neighbor = features.tables(features.words.items)
     moments = tagger_moments(w, y, ends, K, n_words, T, C)
-    objective = TaggerObjective(moments, [own, *[neighbor] * (n_words - 1)], l2=l2)
+    objective = TaggerObjective(moments, [own, *[neighbor] * (n_words - 1)], l2=model.l2)
     layout, scales = objective.layout, objective.scales()
     seen = np.zeros((C, T - 1), np.uint8)
     seen[w, y] = 1
@@ -87,19 +82,22 @@ def learn(
         arrays = whole.of_first(lambda: evaluated(z))
         return Evaluation(float(arrays["value"][0]), arrays["gradient"])
 
-    names = {"words": features.words.items, "labels": labels.items}
-    if knowledge:
-        names["own"] = features.own.items
-    vectors = None if knowledge.vectors is None else own[:, len(features.own) :].toarray()
-    development = None
-    if score is not None:
-        unfinished = FitReport(False, "", math.nan)
-        development = Development("accuracy", lambda p: score(build(p["weights"], unfinished)))
-    file = open_checkpoint(checkpoint, lambda: fingerprint({**identity, **names}, w, y, ends, vectors))
-    limits: Any = {"patience": parameters["patience"], "max_minutes": max_minutes}
-    watch = Watch(development, checkpoint=file, callback=callback, **limits)
+    def mark() -> str:
+        # Limits are left out: a longer run may resume from a shorter one.
+        plain = model._values("max_iter", *KNOWLEDGE)
+        plain["dev"] = [[list(sentence) for sentence in part] for part in dev or ()]
+        plain["names"] = features.words.items, labels.items, features.own.items
+        vectors = None if knowledge.vectors is None else own[:, len(features.own) :].toarray()
+        return fingerprint(plain, w, y, ends, vectors)
+
+    def accuracy(parameters: Mapping[str, Any]) -> float:
+        found = build(parameters["weights"], FitReport(False, "", math.nan))
+        return float(type(model)(**model.get_params())._set(found).score(*dev))
+
+    development = None if dev is None else Development("accuracy", accuracy)
+    watch = watch_for(model, development, checkpoint, mark, callback, max_minutes)
     start = objective.start(features.lead()) / scales
-    best, report = minimize(scaled, start, watch, max_iter=parameters["max_iter"], tol=parameters["tol"])
+    best, report = minimize(scaled, start, watch, max_iter=model.max_iter, tol=model.tol)
     if watch.best_iteration:
         report.value = next(step.value for step in report.history if step.iteration == watch.best_iteration)
     return build(best["weights"], report)
