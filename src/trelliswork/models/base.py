@@ -21,8 +21,8 @@ from trelliswork.learning import whole
 from trelliswork.learning.report import Callback, FitReport
 from trelliswork.learning.watch import Development, Watch, open_checkpoint
 from trelliswork.models.calibration import Calibration
-from trelliswork.models.entrance import METHODS, checking
-from trelliswork.models.examples import keeping_example, plain_sentence
+from trelliswork.models.entrance import METHODS, checker
+from trelliswork.models.examples import example_of, plain_sentence
 from trelliswork.models.parameters import Declared, declared, unknown_parameter
 
 Arrays = dict[str, NDArray[Any]]
@@ -61,41 +61,25 @@ class Predictions(list[Any]):
         return row
 
 
-def _returning_predictions(predict: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a method ``predict`` whose list is one of `Predictions`."""
-
-    @wraps(predict)
-    def wrapped(*args: Any, **options: Any) -> Any:
-        found = predict(*args, **options)
-        return Predictions(found) if type(found) is list else found
-
-    return wrapped
-
-
-def _with_names(posterior: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a method ``posterior`` whose distribution has the words and the names of labels, for displays."""
-
-    @wraps(posterior)
-    def wrapped(self: Any, sentence: Any, *args: Any, **options: Any) -> Any:
-        distribution = posterior(self, sentence, *args, **options)
-        distribution.names = Names(sentence, getattr(self, "_labels", None))
-        return distribution
-
-    return wrapped
-
-
 def _on_one_state(method: Callable[..., Any]) -> Callable[..., Any]:
     """Return a public method that sees one fitted state, even if another thread fits the estimator meanwhile.
 
     It runs on a second object with the same dictionary of attributes, which also keeps what the method caches. A fit
-    replaces the dictionary as a whole (`_in_one_step`).
+    replaces the dictionary as a whole (`_in_one_step`). What ``predict`` returns is one of `Predictions`, and what
+    ``posterior`` returns has the words and the names of labels, for displays.
     """
+    name, checked = method.__name__, checker(method)
 
     @wraps(method)
     def wrapped(self: Any, *args: Any, **options: Any) -> Any:
         state = object.__new__(type(self))
         state.__dict__ = self.__dict__
+        checked(state, args, options)
         found = method(state, *args, **options)
+        if name == "predict" and type(found) is list:
+            return Predictions(found)
+        if name == "posterior":
+            found.names = Names(args[0] if args else options["sentence"], getattr(state, "_labels", None))
         return self if found is state else found
 
     return wrapped
@@ -104,10 +88,10 @@ def _on_one_state(method: Callable[..., Any]) -> Callable[..., Any]:
 def _in_one_step(fit: Callable[..., Any]) -> Callable[..., Any]:
     """Return a method that trains a twin, and then takes over all its attributes in one assignment.
 
-    ``fit`` starts from the parameters alone, the other methods from everything there is. After an error or Ctrl-C the
-    estimator is what it was.
+    ``fit`` starts from the parameters alone and keeps an example, the other methods from everything there is. After an
+    error or Ctrl-C the estimator is what it was.
     """
-    known = [*inspect.signature(fit).parameters][1:]
+    known, checked = [*inspect.signature(fit).parameters][1:], checker(fit)
 
     @wraps(fit)
     def wrapped(self: Any, *args: Any, **options: Any) -> Any:
@@ -118,7 +102,11 @@ def _in_one_step(fit: Callable[..., Any]) -> Callable[..., Any]:
         kept = [*self._parameters(), *_SKLEARN] if fit.__name__ == "fit" else list(self.__dict__)
         twin = object.__new__(type(self))
         twin.__dict__ = {name: self.__dict__[name] for name in kept if name in self.__dict__}
+        checked(twin, args, options)
         fit(twin, *args, **options)
+        if fit.__name__ == "fit":
+            given = dict(zip(known, args, strict=False)) | options
+            twin.example_ = example_of(given["X"], given.get("y"))
         self.__dict__ = twin.__dict__
         return self
 
@@ -162,15 +150,6 @@ class Estimator(Displayed):
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
-        if "predict" in cls.__dict__ and not getattr(cls.predict, "__isabstractmethod__", False):  # type: ignore[attr-defined]
-            cls.predict = _returning_predictions(cls.predict)  # type: ignore[attr-defined]
-        if "fit" in cls.__dict__ and not getattr(cls.fit, "__isabstractmethod__", False):  # type: ignore[attr-defined]
-            cls.fit = keeping_example(cls.fit)  # type: ignore[attr-defined]
-        if "posterior" in cls.__dict__ and not getattr(cls.posterior, "__isabstractmethod__", False):  # type: ignore[attr-defined]
-            cls.posterior = _with_names(cls.posterior)  # type: ignore[attr-defined]
-        if hasattr(cls, "_tokens"):
-            for name in METHODS & cls.__dict__.keys():
-                setattr(cls, name, checking(cls.__dict__[name]))
         for name, method in list(cls.__dict__.items()):
             public = name in METHODS or not name.startswith("_")
             if inspect.isfunction(method) and public and name not in _PLAIN:

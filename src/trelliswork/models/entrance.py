@@ -3,7 +3,6 @@
 import inspect
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import wraps
 from itertools import chain
 from typing import Any
 
@@ -23,12 +22,11 @@ NAMES = (str, os.PathLike, Excerpt)  # of a file
 SYMBOLS = (str, int, np.integer)  # a word or its number
 
 
-def checking(method: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a method that first checks its arguments; see `check_input`."""
+def checker(method: Callable[..., Any]) -> Callable[[Any, tuple[Any, ...], dict[str, Any]], None]:
+    """Return a function that checks the arguments of a method of a model; see `check_input`."""
     names = [*inspect.signature(method).parameters][1:]
 
-    @wraps(method)
-    def wrapped(self: Any, *args: Any, **options: Any) -> Any:
+    def check(model: Any, args: tuple[Any, ...], options: dict[str, Any]) -> None:
         given = dict(zip(names, args, strict=False)) | options
         if "sentence" in given:  # one sentence and what is known about it
             known = given.get("known")
@@ -41,10 +39,9 @@ def checking(method: Callable[..., Any]) -> Callable[..., Any]:
         elif "words" in given and method.__name__ == "predict_next":
             given["X"] = [[*_checked_list("words", given["words"], "words")]]
         if "X" in given:
-            check_input(self, method.__name__, given)
-        return method(self, *args, **options)
+            check_input(model, method.__name__, given)
 
-    return wrapped
+    return check if method.__name__ in METHODS else lambda *_: None
 
 
 def check_sentences(X: Any, tokens: tuple[type, ...], *, letters: bool = False, name: str = "X") -> None:

@@ -1,7 +1,6 @@
 """A short sentence of the training data, which a model keeps so that its page has one to start with."""
 
-from collections.abc import Callable, Mapping, Sequence, Set
-from functools import wraps
+from collections.abc import Mapping, Sequence, Set
 from itertools import islice, pairwise
 from typing import Any
 
@@ -15,20 +14,12 @@ LENGTH = 9  # words, about
 LONGEST = 30
 
 
-def keeping_example(fit: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a method ``fit`` that sets ``example_``."""
-
-    @wraps(fit)
-    def wrapped(self: Any, X: Any, *args: Any, **options: Any) -> Any:
-        fitted = fit(self, X, *args, **options)
-        y = args[0] if args else options.get("y")
-        sentences = list(map(plain_sentence, first_sentences(X)))
-        labels = y if isinstance(y, list) and len(y) >= len(sentences) else [()] * len(sentences)
-        readable = [(s, own) for s, own in zip(sentences, labels, strict=False) if s and len(s) <= LONGEST]
-        self.example_ = min(readable, key=_oddness, default=(None,))[0]
-        return fitted
-
-    return wrapped
+def example_of(X: Any, y: Any) -> list[Any] | None:
+    """Return the example of training data; None if no sentence is readable."""
+    sentences = list(map(plain_sentence, first_sentences(X)))
+    labels = y if isinstance(y, list) and len(y) >= len(sentences) else [()] * len(sentences)
+    readable = [(s, own) for s, own in zip(sentences, labels, strict=False) if s and len(s) <= LONGEST]
+    return min(readable, key=_oddness, default=(None,))[0]
 
 
 def plain_sentence(tokens: Any) -> list[Any] | None:
