@@ -9,7 +9,8 @@ from tests.estimators import made
 from tests.models.parser.corpus import SMALL, heads_of, treebank
 from trelliswork import DependencyParser, load
 from trelliswork.errors import TrellisworkError
-from trelliswork.models.parser.temperatures import Temperatures, tempered
+from trelliswork.models.parser.labels import tempered
+from trelliswork.models.parser.scoring import Temperatures
 
 X, Y = treebank("train", 200)
 X_DEV, Y_DEV = treebank("test", 150)

@@ -10,7 +10,6 @@ from trelliswork.errors import ConvergenceWarning, DataError, ValueRangeError
 from trelliswork.inference.span import grammar
 from trelliswork.learning.checkpoint import Checkpoint
 from trelliswork.learning.watch import Watch
-from trelliswork.models.pcfg.em import GrammarPriors, em, log_prior
 from trelliswork.models.pcfg.gradient import train
 from trelliswork.models.pcfg.neural import GrammarModule
 from trelliswork.models.pcfg.neural import log_evidence as neural_evidence
@@ -21,6 +20,7 @@ from trelliswork.models.pcfg.objective import (
     random_grammar,
     text_batches,
 )
+from trelliswork.models.pcfg.training import GrammarPriors, em, log_prior
 
 N, P, V = 3, 4, 6
 

@@ -23,9 +23,17 @@ import numpy as np
 from trelliswork.models.parser.data import Gold
 from trelliswork.models.parser.features import ParseTokens
 from trelliswork.models.parser.first_order import Doubles
-from trelliswork.models.parser.labels import LabelModel, numbers_of
-from trelliswork.models.parser.scoring import LEAST_SHARE, Beliefs, Scored, TreeScorer, flat_heads
-from trelliswork.models.parser.temperatures import TREE_KINDS, Temperatures, tempered, tree_kinds
+from trelliswork.models.parser.labels import LabelModel, numbers_of, tempered
+from trelliswork.models.parser.scoring import (
+    LEAST_SHARE,
+    TREE_KINDS,
+    Beliefs,
+    Scored,
+    Temperatures,
+    TreeScorer,
+    flat_heads,
+    tree_kinds,
+)
 
 LOWEST, HIGHEST = 0.2, 10.0  # limits of a temperature
 LARGEST_SHARE = 0.9  # of beliefs at temperature 1

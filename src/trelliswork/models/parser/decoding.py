@@ -25,10 +25,9 @@ from trelliswork.models.parser.data import (
 from trelliswork.models.parser.features import ParseTokens, TokenCoder
 from trelliswork.models.parser.first_order import ArcList, Doubles, Integers, TreeKind
 from trelliswork.models.parser.labels import LabelModel
-from trelliswork.models.parser.scoring import Beliefs, TreeScorer, rule_out
+from trelliswork.models.parser.scoring import Beliefs, Temperatures, TreeScorer, rule_out
 from trelliswork.models.parser.second_order import SecondOrderFeatures
 from trelliswork.models.parser.tags import Taggers
-from trelliswork.models.parser.temperatures import Temperatures
 from trelliswork.models.parser.templates import FeatureSet, feature_set
 
 LabeledTree = list[tuple[int, str | None]]

@@ -12,7 +12,7 @@ fly; ``templates`` has the templates.
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -101,9 +101,7 @@ class TokenCoder:
         self.words, self.tags, self.clusters = list(words), list(tags), clusters
         self._words = frozenset(self.words)
         self._bits = {tag: min(i, N_BITS - 1) for i, tag in enumerate(self.tags)}
-        self._codes: dict[str, tuple[int, int, int]] = {}
-        self._tag_codes: dict[str, int] = {}
-        self._cluster_codes: dict[str, tuple[int, ...]] = {}
+        self._word, self._cluster, self._tag = cache(self._of_word), cache(self._of_cluster), cache(self._of_tag)
 
     @classmethod
     def from_columns(
@@ -147,25 +145,15 @@ class TokenCoder:
             places[own, GROUP : PARTNER + 1] = brackets(words[offsets[b] : offsets[b + 1]])
         return ParseTokens(codes, bits, places, starts, lengths)
 
-    def _word(self, word: str) -> tuple[int, int, int]:
-        codes = self._codes.get(word)
-        if codes is None:
-            lower = word.lower()
-            form = f"w {lower}" if lower in self._words else f"shape {word_shape(word)}"
-            codes = hash_string(form), hash_string(f"pre {lower[:4]}"), hash_string(f"suf {lower[-3:]}")
-            self._codes[word] = codes
-        return codes
+    def _of_word(self, word: str) -> tuple[int, int, int]:
+        lower = word.lower()
+        form = f"w {lower}" if lower in self._words else f"shape {word_shape(word)}"
+        return hash_string(form), hash_string(f"pre {lower[:4]}"), hash_string(f"suf {lower[-3:]}")
 
-    def _cluster(self, word: str) -> tuple[int, ...]:
-        codes = self._cluster_codes.get(word)
-        if codes is None:
-            assert self.clusters is not None
-            path = self.clusters.path(word)
-            codes = (*(hash_string(f"{n} bits {path[:n]}") for n in SHORT), hash_string(f"cluster {path}"))
-            self._cluster_codes[word] = codes
-        return codes
+    def _of_cluster(self, word: str) -> tuple[int, ...]:
+        assert self.clusters is not None
+        path = self.clusters.path(word)
+        return *(hash_string(f"{n} bits {path[:n]}") for n in SHORT), hash_string(f"cluster {path}")
 
-    def _tag(self, tag: str) -> int:
-        if tag not in self._tag_codes:
-            self._tag_codes[tag] = hash_string(f"tag {tag}")
-        return self._tag_codes[tag]
+    def _of_tag(self, tag: str) -> int:
+        return hash_string(f"tag {tag}")

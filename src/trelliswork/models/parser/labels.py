@@ -16,7 +16,6 @@ from trelliswork.models.parser.features import ParseTokens
 from trelliswork.models.parser.first_order import Integers
 from trelliswork.models.parser.kernels.labels import arc_probabilities, train
 from trelliswork.models.parser.kernels.records import AdaGrad, ArcList, Trees
-from trelliswork.models.parser.temperatures import tempered
 from trelliswork.models.parser.templates import FeatureSet
 
 FEWER_BITS = 5  # there are fewer rows of weights, with one entry per label, than single weights
@@ -118,3 +117,14 @@ class LabelTrainer:
 def numbers_of(labels: Vocabulary, gold: Gold) -> Integers:
     """Return the numbers of the gold labels of all words, -1 for those that are unknown or not among ``labels``."""
     return np.array([-1 if name is None else labels.index.get(name, -1) for name in gold.labels or ()], np.int64)
+
+
+def tempered(probabilities: NDArray[np.float32], temperature: float) -> NDArray[np.float32]:
+    """Return the probabilities (n, L) of softmax classifiers at another temperature."""
+    if temperature == 1.0:
+        return probabilities
+    with np.errstate(divide="ignore"):
+        values = np.log(probabilities) / np.float32(temperature)
+    values -= values.max(axis=1, keepdims=True, initial=-np.inf)
+    np.exp(values, out=values)
+    return values / values.sum(axis=1, keepdims=True)

@@ -2,13 +2,13 @@
 
 import math
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, fields, replace
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from trelliswork.compute.limits import check_sentences
-from trelliswork.errors import ImpossibleError
+from trelliswork.errors import ImpossibleError, ValueRangeError
 from trelliswork.inference.tree import NearlyProjective, match_marginals, with_crossings
 from trelliswork.inference.tree.nearly import mixture
 from trelliswork.inference.tree.passes import Passes
@@ -18,13 +18,43 @@ from trelliswork.models.parser.data import Gold
 from trelliswork.models.parser.features import ParseTokens
 from trelliswork.models.parser.first_order import Doubles, Integers, TreeKind, Weights, only_given
 from trelliswork.models.parser.second_order import Candidates, Mask, Propagation, SecondOrderFeatures, add_tree, keep
-from trelliswork.models.parser.temperatures import TREE_KINDS, Temperatures
 
 BATCH_ARCS = 200_000  # arcs that are scored at a time
 TREE_COST, PAIR_COST = 30.0, 100.0  # operations per n^3, and per n^3 and iteration of order 2, measured
 THRESHOLD = 1e-3  # of pruning: the least probability of an arc, relative to the best one into the same word
 LEAST_SHARE = 1e-4  # of sentences with crossing arcs, for their cost
+TREE_KINDS = ("arcs", "siblings", "grandparents")  # of factors that have a temperature, labels and tree aside
 ARC_BYTES = 8 * 20  # scores, marginals and charts of each pair of words
+
+
+def tree_kinds(second: bool) -> tuple[str, ...]:
+    """Return the kinds of factors that have a temperature, labels aside."""
+    return (*TREE_KINDS, "tree") if second else TREE_KINDS[:1]
+
+
+@dataclass(frozen=True)
+class Temperatures:
+    """Divisors of scores, by kind of factor."""
+
+    arcs: float = 1.0
+    siblings: float = 1.0
+    grandparents: float = 1.0
+    tree: float = 1.0  # of the scores that belief propagation sends to the tree factor in the end; order 2
+    labels: float = 1.0
+
+    @classmethod
+    def from_dict(cls, plain: dict[str, float]) -> "Temperatures":
+        """Build from plain data; kinds that are missing have temperature 1."""
+        names = {field.name for field in fields(cls)}
+        for name, value in plain.items():
+            if name not in names or not (isinstance(value, float | int) and 0 < value < math.inf):
+                raise ValueRangeError(f"temperatures must be positive numbers by kind of factor, got {name}={value!r}.")
+        return cls(**{name: float(value) for name, value in plain.items()})
+
+    def of(self, order: int, labeled: bool) -> dict[str, float]:
+        """Return the temperatures that a parser of this order has, by name."""
+        kinds = tree_kinds(order == 2) + (("labels",) if labeled else ())
+        return {name: value for name, value in asdict(self).items() if name in kinds}
 
 
 def check_lengths(lengths: Integers, n_iter: int = 0, at_once: int = 1) -> None:
@@ -102,7 +132,7 @@ class TreeScorer:
     features: SecondOrderFeatures
     propagation: Propagation
     weights: tuple[Weights, ...] = ()  # (2**bits,) of arcs; order 2: also of arcs, siblings, grandparents of its model
-    temperatures: Temperatures = Temperatures()  # noqa: RUF009
+    temperatures: Temperatures = Temperatures()
     sharp: float = 0.0  # share of the beliefs at temperature 1 in the probabilities of arcs; order 2
     share: float | None = None  # of all trees, if the others are projective
 

@@ -37,10 +37,9 @@ from trelliswork.models.parser.features import ParseTokens
 from trelliswork.models.parser.first_order import ArcList, Doubles, Integers, TreeKind, only_given
 from trelliswork.models.parser.kernels.parts import observed_siblings
 from trelliswork.models.parser.labels import LabelTrainer
-from trelliswork.models.parser.scoring import TreeScorer, flat_heads, prune
+from trelliswork.models.parser.scoring import TREE_KINDS, TreeScorer, flat_heads, prune
 from trelliswork.models.parser.second_order import Candidates, PartList, Propagation
 from trelliswork.models.parser.tags import Taggers, Tagging
-from trelliswork.models.parser.temperatures import TREE_KINDS
 
 TAGGER, FIRST, SECOND, LABELS = "tagger", "first order", "second order", "labels"
 Progress = Callable[[float], None]  # takes the share of an epoch that is done

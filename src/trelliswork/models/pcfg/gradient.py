@@ -11,9 +11,9 @@ from trelliswork.compute.torch_threads import one_thread
 from trelliswork.learning.checkpoint import Arrays
 from trelliswork.learning.report import FitReport, Step
 from trelliswork.learning.watch import Saved, Watch
-from trelliswork.models.pcfg.em import GrammarPriors, log_prior
 from trelliswork.models.pcfg.neural import GrammarModule, log_evidence
 from trelliswork.models.pcfg.objective import GrammarParameters, Integers, TextBatch
+from trelliswork.models.pcfg.training import GrammarPriors, log_prior
 
 GAIN_EPOCHS = 3  # epochs that together must gain enough
 BETAS = 0.75, 0.999  # decay of the running means of Adam: those of Chiu, Deng and Rush (2021)
