@@ -21,7 +21,7 @@ from trelliswork.inference.chain.beam import Beam
 from trelliswork.inference.chain.beam import passes as beam_passes
 from trelliswork.inference.chain.beam.kernels.records import Choice
 from trelliswork.inference.chain.beam.log_space import log_chain, log_space
-from trelliswork.inference.chain.beam.sparse import SparseTransitions, sparse_chain
+from trelliswork.inference.chain.beam.sparse import SparseChain, SparseTransitions
 from trelliswork.inference.chain.plain import expectations as in_log_space
 from trelliswork.models.hmm.objective import Sequences, expected_counts
 from trelliswork.models.hmm.updates import random_parameters
@@ -75,8 +75,9 @@ def beams(p: Any, beam: Beam) -> Calls:
 def pairs() -> Any:
     """Return random chains of the second order."""
     rng, transitions = np.random.default_rng(0), SparseTransitions.ngrams(12, 2)
-    unary, weights = rng.normal(size=(16, 25, 12)), rng.normal(size=len(transitions.targets))
-    return sparse_chain(unary.astype(np.float32), transitions, weights.astype(np.float32))
+    unary, weights = (rng.normal(size=n).astype(np.float32) for n in ((16, 25, 12), len(transitions.targets)))
+    start, end = np.where(transitions.first, np.float32(0), np.float32(-np.inf)), np.zeros(156, np.float32)
+    return SparseChain(unary, transitions, weights, start, end, np.full(16, 25))
 
 
 ROWS: dict[str, Callable[[], Calls]] = {

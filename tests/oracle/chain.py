@@ -5,6 +5,8 @@ from itertools import product
 
 import numpy as np
 
+from trelliswork.inference.chain.beam.sparse import SparseChain
+
 
 @dataclass
 class Enumerated:
@@ -52,3 +54,12 @@ def enumerate_batch(log_unary: np.ndarray, log_pairwise: np.ndarray, lengths: np
     pairwise = np.broadcast_to(log_pairwise, (B, T - 1, S, S)) if T > 1 else np.zeros((B, 0, S, S))
     unary, pairwise = log_unary.astype(np.float64), pairwise.astype(np.float64)
     return [enumerate_chain(unary[b, :n], pairwise[b, : n - 1]) for b, n in enumerate(lengths)]
+
+
+def sparse_chain(log_unary, transitions, log_weights, lengths=None, *, log_start=None, log_end=None):
+    """Return a chain with sparse transitions; ``log_start`` and ``log_end`` (S,) score the first and last states."""
+    unary, S = np.asarray(log_unary), transitions.n_states
+    start, end = (np.zeros(S, unary.dtype) if x is None else np.array(x, unary.dtype) for x in (log_start, log_end))
+    start[~transitions.first] = -np.inf
+    lengths = np.full(len(unary), unary.shape[1]) if lengths is None else np.asarray(lengths)
+    return SparseChain(unary, transitions, np.asarray(log_weights, unary.dtype), start, end, lengths)

@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 
-from tests.oracle.chain import Enumerated, enumerate_chain
+from tests.oracle.chain import Enumerated, enumerate_chain, sparse_chain
 from tests.oracle.rules import BIO, BIOES, PLAIN, random_rule, satisfies
 from trelliswork.data.schemes import detect_scheme, spans
 from trelliswork.errors import ImpossibleError, LimitError
 from trelliswork.inference.chain import chain_potentials, score
-from trelliswork.inference.chain.beam.sparse import SparseTransitions, sparse_chain
+from trelliswork.inference.chain.beam.sparse import SparseTransitions
 from trelliswork.inference.chain.queries import best_labels
 from trelliswork.models.spans import SpanLabels
 from trelliswork.rules import AtMostOnce, Before, Count, Pattern, Rule

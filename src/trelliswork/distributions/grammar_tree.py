@@ -112,10 +112,6 @@ class GrammarTree(Distribution):
         """Return p(symbol over span) (B, n, n, S); its sum over symbols is the probability of the span."""
         return self._moments().symbols
 
-    def rule_counts(self) -> Tensor:
-        """Return the expected number of uses of each rule (B, N, S, S)."""
-        return self._moments().rules
-
     def expectations(self) -> GrammarExpectations:
         """Return log Z and all expectations, from one pass."""
         moments = self._moments()

@@ -1,8 +1,6 @@
 """Label sequences that satisfy rules: the product of a chain with an automaton, seen by its labels."""
 
 from collections.abc import Sequence
-from functools import reduce
-from operator import and_
 from typing import Any, ClassVar
 
 import numpy as np
@@ -27,10 +25,8 @@ class RuledChain(NgramChain):
     Attributes
     ----------
     rule : Rule
-    used : Rule
-        The parts of the rule that were multiplied in.
     lost : float
-        Bound on the share of the labelings that may break other parts: below 1e-12, unless ``kind`` is "upper".
+        Bound on the share of the labelings that may break a part of the rule: below 1e-12, unless ``kind`` is "upper".
 
     Examples
     --------
@@ -82,11 +78,6 @@ class RuledChain(NgramChain):
     def __repr__(self) -> str:
         B, T = self._sizes
         return f"RuledChain(B={B}, T={T}, S={self.n_labels}, rule={self.rule!r})"
-
-    @property
-    def used(self) -> Rule:
-        """The parts of the rule that were multiplied in."""
-        return reduce(and_, (self._ruled.parts[r] for r in self._which))
 
     def _viterbi(self) -> tuple[Tensor, Tensor]:
         values, scores = self._ranked(1)

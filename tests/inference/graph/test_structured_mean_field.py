@@ -10,7 +10,9 @@ from tests.oracle.graphs import enumerate_graphs, random_graph
 from trelliswork.errors import ValueRangeError
 from trelliswork.inference.graph import Tables, wire
 from trelliswork.inference.graph.engines import mean_field, structured_mean_field
+from trelliswork.inference.graph.engines.components import find
 from trelliswork.inference.graph.factors import ChainFactor
+from trelliswork.inference.graph.layout import flatten
 
 SEEDS = st.integers(0, 2**32 - 1)
 ZEROS = st.sampled_from([0.0, 0.2, 0.5])
@@ -91,7 +93,7 @@ def test_two_factors_over_one_pair_are_both_counted():
 
 def test_a_factorial_chain_is_split_into_its_chains():
     wiring = factorial_chain(np.random.default_rng(2), T=6, n_graphs=2)
-    components = structured_mean_field.find_components(wiring)
+    components = find(wiring, flatten(wiring))
     assert sorted(map(sorted, components)) == [list(range(6)), list(range(6, 12))]
 
 
@@ -103,7 +105,8 @@ def test_interleaved_chains_are_found_too():
         Tables(np.concatenate([step, step + 1]), np.zeros(10, np.int64), rng.normal(size=(1, 1, 2, 2))),
         Tables(np.stack([t, t + 1], axis=1), np.zeros(6, np.int64), 0.1 * rng.normal(size=(1, 1, 2, 2))),
     ]
-    components = structured_mean_field.find_components(wire([2] * 12, tables))
+    wiring = wire([2] * 12, tables)
+    components = find(wiring, flatten(wiring))
     assert sorted(map(sorted, components)) == [list(range(0, 12, 2)), list(range(1, 12, 2))]
 
 
@@ -177,7 +180,7 @@ def test_evidence_cuts_cycles():
     unary = rng.normal(size=(4, 3))
     unary[1, [0, 2]] = NEVER
     wiring = wire([3] * 4, [ring], log_unary=unary.ravel())
-    assert sorted(map(sorted, structured_mean_field.find_components(wiring))) == [[0, 2, 3], [1]]
+    assert sorted(map(sorted, find(wiring, flatten(wiring)))) == [[0, 2, 3], [1]]
     assert_allclose(structured_mean_field.run(wiring).log_z, enumerate_graphs(wiring)[0].log_z, rtol=1e-9)
 
 
@@ -210,6 +213,6 @@ def test_a_factor_with_three_variables_of_a_component_raises_an_error():
 def test_found_components_are_always_forests(seed):
     rng = np.random.default_rng(seed)
     wiring = random_graph(rng, n_variables=12, n_factors=int(rng.integers(0, 30)), max_states=2)
-    components = structured_mean_field.find_components(wiring)
+    components = find(wiring, flatten(wiring))
     assert sorted(v for component in components for v in component) == list(range(12))
     structured_mean_field.run(wiring, components, max_iter=1)  # raises an error for cycles

@@ -211,28 +211,9 @@ class BeamExpectations:
     exact: NDArray[np.bool_]  # (B,) sequences whose beams lost every path: computed with all states instead
 
     @property
-    def gap_estimate(self) -> NDArray[np.float64]:
-        """(B,): minus the sum of log ``kept``, an estimate of log Z - log Z_I.
-
-        It is exact where later positions do not distinguish kept states from others; otherwise the gap may be smaller
-        or larger, since a forward pass ignores later positions.
-        """
-        return -np.add.reduceat(np.log(self.kept), self.offsets[:-1])
-
-    @property
     def sizes(self) -> Integers:
         """(n_positions,): number of states in each beam."""
         return np.diff(self.sets.ptr)
-
-    @property
-    def mean_size(self) -> float:
-        """States per position."""
-        return float(self.sizes.mean())
-
-    @property
-    def max_size(self) -> int:
-        """Number of states in the largest beam."""
-        return int(self.sizes.max())
 
     def by_label(self, label_of: NDArray[np.int32] | None, n_labels: int) -> NDArray[np.float64]:
         """Return p(label) (n_positions, L): marginals summed by the label of each state (``None``: they are labels)."""

@@ -7,8 +7,7 @@ from typing import NamedTuple, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from trelliswork.compute.checks import check_count, check_lengths, check_scores, check_shape
-from trelliswork.compute.padding import mask
+from trelliswork.compute.checks import check_count, check_shape
 from trelliswork.errors import ValueRangeError
 from trelliswork.inference.chain.potentials import Floats, Integers, Potentials, chain_potentials
 
@@ -116,12 +115,12 @@ class SparseTransitions:
 
 
 class SparseChain(NamedTuple):
-    """Log-potentials of a ragged batch of chains with sparse transitions, made by ``sparse_chain``."""
+    """Log-potentials of a ragged batch of chains with sparse transitions."""
 
     log_unary: Floats  # (B, T, L)
     transitions: SparseTransitions
     log_weights: Floats  # (n_entries,)
-    log_start: Floats  # (S,)
+    log_start: Floats  # (S,) -inf for states that are not first
     log_end: Floats  # (S,)
     lengths: Integers  # (B,)
 
@@ -144,33 +143,3 @@ class SparseChain(NamedTuple):
         pairwise = np.full((S, S), -np.inf, unary.dtype)
         pairwise[s.sources, s.targets] = self.log_weights
         return chain_potentials(unary, pairwise, self.lengths, check_values=False)
-
-
-def sparse_chain(
-    log_unary: Floats,
-    transitions: SparseTransitions,
-    log_weights: Floats,
-    lengths: object = None,
-    *,
-    log_start: Floats | None = None,
-    log_end: Floats | None = None,
-) -> SparseChain:
-    """Check log-potentials and return a chain; ``log_start`` and ``log_end`` (S,) score the first and last states."""
-    unary = np.asarray(log_unary)
-    if unary.dtype not in (np.float32, np.float64):
-        raise ValueRangeError(f"log_unary must be float32 or float64, got dtype {unary.dtype}: convert it first.")
-    sizes = check_shape("log_unary", unary.shape, "B T L", L=transitions.n_labels)
-    S = transitions.n_states
-    weights = np.ascontiguousarray(log_weights, unary.dtype)
-    check_shape("log_weights", weights.shape, "n", n=len(transitions.targets))
-    ends = []
-    for name, scores in (("log_start", log_start), ("log_end", log_end)):
-        end = np.zeros(S, unary.dtype) if scores is None else np.array(scores, unary.dtype)
-        check_shape(name, end.shape, "S", S=S)
-        check_scores(name, end)
-        ends.append(end)
-    ends[0][~transitions.first] = -np.inf
-    checked = check_lengths(lengths, sizes["B"], sizes["T"])
-    check_scores("log_unary", unary, mask(checked, sizes["T"]))
-    check_scores("log_weights", weights)
-    return SparseChain(np.ascontiguousarray(unary), transitions, weights, ends[0], ends[1], checked)

@@ -12,7 +12,7 @@ and log Z = sum_t log c_t + the subtracted maxima. Equations (1) are Rabiner's (
 A number too small for the type is lost as zero. A product prior_t(j) e_t(j) below ``tiny`` is the mass of paths whose
 posterior probability is below ``tiny * beta_t(j) / c_t``, and likewise for the other products here; hence a sequence
 whose beta / c stays below a limit is *safe*: it lost nothing visible. The others (deep underflow, impossible
-sentences) are marked, and the caller recomputes them with ``log_space``.
+sentences) are marked, and the caller recomputes them by the plain tier.
 
 Scores come from a *source*: an array (B, T, S), or a record whose class has the helpers
 

@@ -16,7 +16,6 @@ from trelliswork.inference.graph.engines import mean_field
 from trelliswork.inference.graph.engines.components import find, split
 from trelliswork.inference.graph.kernels.mean_field import Parts
 from trelliswork.inference.graph.kernels.records import Flat
-from trelliswork.inference.graph.layout import flatten
 from trelliswork.inference.graph.potentials import Wiring
 from trelliswork.inference.graph.result import Result
 
@@ -28,9 +27,8 @@ def run(wiring: Wiring, components: Iterable[Sequence[int]] | None = None, **opt
     ----------
     wiring : Wiring
     components : iterable of sequences of int, optional
-        Variables of each component, each variable in one of them. By default chains and trees are found
-        (`find_components`).
-        The factors inside one must not form a cycle, nor touch three of its variables.
+        Variables of each component, each variable in one of them. By default chains and trees are found. The factors
+        inside one must not form a cycle, nor touch three of its variables.
     **options
         As in `mean_field.run`, as are result, errors and time. A component starts as its distribution without the
         factors between components.
@@ -40,8 +38,3 @@ def run(wiring: Wiring, components: Iterable[Sequence[int]] | None = None, **opt
         return split(wiring, flat, find(wiring, flat) if components is None else components)
 
     return mean_field.run(wiring, lay_out=lay_out, **options)
-
-
-def find_components(wiring: Wiring) -> list[list[int]]:
-    """Find components for `run`: each variable in one of them, without a cycle inside any."""
-    return find(wiring, flatten(wiring))
