@@ -136,9 +136,8 @@ def test_an_unsafe_sequence_does_not_change_its_neighbors(layout):
     for dtype in (np.float32, np.float64):
         counts = expected_counts(p, sequences_of(lists), dtype=dtype)
         assert_counts(counts, want, rtol=1e-5, atol=1e-6)
-        tables = objective._Tables(p, np.dtype(dtype))
         scratch = objective.Counts.zeros(2, 3, 4)
-        safe.append(objective._scaled(tables, *sequences_of(lists).hidden, scratch))
+        safe.append(objective._scaled(p, np.dtype(dtype), *sequences_of(lists).hidden, scratch))
     assert_array_equal(safe[0], [True, False, True, True])
     assert_array_equal(safe[1], [True, True, True, True])
 
@@ -149,8 +148,7 @@ def test_the_limit_of_safety(layout):
     p = HMMParameters(np.log([0.5, 0.5]), stay, None, log_emission)
     for dtype, want in ((np.float32, [True, False]), (np.float64, [True, True])):
         sequences = sequences_of([[0, 0, 1], [0, 0, 1, 1]])
-        tables = objective._Tables(p, np.dtype(dtype))
-        safe = objective._scaled(tables, *sequences.hidden, objective.Counts.zeros(2, 2, 2))
+        safe = objective._scaled(p, np.dtype(dtype), *sequences.hidden, objective.Counts.zeros(2, 2, 2))
         assert_array_equal(safe[np.argsort(sequences.hidden[0])], want)
 
 

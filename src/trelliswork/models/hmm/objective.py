@@ -8,7 +8,6 @@ underflows. None of these stores S x S numbers per position.
 """
 
 from dataclasses import asdict
-from functools import cached_property
 from threading import Lock
 
 import numpy as np
@@ -23,8 +22,7 @@ from trelliswork.inference import chain
 from trelliswork.inference.chain.beam import Beam, BeamStatistics, joined
 from trelliswork.inference.chain.beam import passes as beam_passes
 from trelliswork.inference.chain.kernels.forward_backward import group_size
-from trelliswork.inference.chain.kernels.lanes import STATES
-from trelliswork.inference.chain.potentials import LIMIT, row_width, whole_vectors
+from trelliswork.inference.chain.potentials import LIMIT
 from trelliswork.learning import whole
 from trelliswork.models.hmm.data import (
     Counts,
@@ -98,7 +96,7 @@ def _add_exact(parameters: HMMParameters, sequences: Sequences, dtype: np.dtype,
     which, left = sequences.hidden
     for precision in sorted({dtype, np.dtype(np.float64)}, key=lambda d: d.itemsize):
         if len(which):
-            safe = _scaled(_Tables(parameters, precision), which, left, counts)
+            safe = _scaled(parameters, precision, which, left, counts)
             which, left = which[~safe], left if not safe.any() else left.select(np.flatnonzero(~safe))
     for s in which.tolist():
         _add_alone(parameters, sequences, s, counts)
@@ -118,90 +116,62 @@ def _precision(dtype: DTypeLike) -> np.dtype:
     return kind
 
 
-class _Tables:
-    """Parameters as probabilities in one precision, laid out for the kernels."""
-
-    def __init__(self, parameters: HMMParameters, dtype: np.dtype) -> None:
-        self.parameters = parameters
-        self.dtype, self.S, self.V = dtype, parameters.n_states, parameters.n_symbols
-        self.lane_count = 2 * VECTOR_BYTES // dtype.itemsize
-        self.lane_width = whole_vectors(self.S, dtype)
-        self.row_width = row_width(self.S, dtype)
-        end = np.zeros(self.S) if parameters.log_end is None else parameters.log_end
-        self.start, log_start = self._rows(parameters.log_start[None], self.row_width)
-        self.end, log_end = self._rows(end[None], self.row_width)
-        flat, log_flat = self._rows(parameters.log_transition.reshape(1, -1), self.S**2)
-        self.transition, self.log_shift = flat.reshape(self.S, self.S), float(log_flat[0])
-        self.log_ends = float(log_start[0] + log_end[0])
-
-    @cached_property
-    def rows(self) -> Tables:
-        """The tables of the kernel with one sequence per row."""
-        return self._tables(
-            self.row_width, self.row_width, self._strips(self.transition), self._strips(self.transition.T)
-        )
-
-    @cached_property
-    def lanes(self) -> Tables:
-        """The tables of the kernel with one sequence per lane."""
-        none = np.empty((0, self.S, self.lane_count), self.dtype)
-        return self._tables(self.lane_width, -(-self.S // STATES) * STATES, none, none)
-
-    def _tables(self, width: int, n_padded: int, strips: Floats, strips_t: Floats) -> Tables:
-        """Return the tables with rows of ``width`` numbers and a matrix of ``n_padded`` states."""
-        padded = np.pad(self.transition, (0, n_padded - self.S))
-        start, end, (table, log_table) = self.start[0, :width], self.end[0, :width], self._emissions(width)
-        return Tables(start, end, table, log_table, self.transition, padded, strips, strips_t, self.log_shift)
-
-    def _rows(self, log_rows: Floats, step: int) -> tuple[Floats, Doubles]:
-        """Return exp(row - its maximum), padded with zeros, and the maxima; subnormal numbers become zero."""
-        top = log_rows.max(axis=1)
-        values = np.exp(log_rows - np.where(top > -np.inf, top, 0)[:, None])
-        values[values < np.finfo(self.dtype).tiny] = 0
-        out = np.zeros((len(values), step), self.dtype)
-        out[:, : values.shape[1]] = values
-        return out, np.where(np.isneginf(top), 0, top)  # an impossible row has scale 1: it is zero anyway
-
-    def _strips(self, matrix: Floats) -> Floats:
-        """Return the columns cut into contiguous strips two vectors wide (n, S, 2W)."""
-        padded = np.zeros((self.S, -(-self.row_width // self.lane_count) * self.lane_count), self.dtype)
-        padded[:, : self.S] = matrix
-        return np.ascontiguousarray(padded.reshape(self.S, -1, self.lane_count).swapaxes(0, 1))
-
-    def _emissions(self, step: int) -> tuple[Floats, Doubles]:
-        """Return the table (V + 1, step) of emissions, the last row zero, and its log-scales."""
-        log_emission, n, lanes = self.parameters.log_emission, self.V, VECTOR_BYTES // 8
-        table = aligned_empty(n + 1, step, dtype=self.dtype)
-        log_table = np.empty(n)
-        table[n] = 0
-        whole = n // lanes * lanes
-        at_once = max(1, 200_000 // self.S // lanes) * lanes
-
-        def work(start: int, stop: int) -> None:
-            scale_symbols(start, stop, log_emission, table, log_table)
-
-        threads.run(work, [(a, min(a + at_once, whole)) for a in range(0, whole, at_once)])
-        table[whole:n], log_table[whole:] = self._rows(log_emission[:, whole:].T, step)
-        return table, log_table
+def _tables(parameters: HMMParameters, dtype: np.dtype) -> tuple[Tables, float]:
+    """Return parameters as probabilities in one precision, and the logarithm of the scales of starts and ends."""
+    p = parameters
+    chains = chain.chain_potentials(np.zeros((1, 1, p.n_states), dtype), p.log_transition.astype(dtype))
+    width = chains.row_width
+    ends = np.zeros(p.n_states) if p.log_end is None else p.log_end
+    (start, end), log_scales = _scaled_rows(np.stack([p.log_start, ends]), width, dtype)
+    return Tables(start, end, *_emissions(p.log_emission, width, dtype), chains.transitions), float(log_scales.sum())
 
 
-def _scaled(tables: _Tables, which: NDArray[np.int64], data: Sequences, counts: Counts) -> NDArray[np.bool_]:
+def _scaled_rows(log_rows: Floats, width: int, dtype: np.dtype) -> tuple[Floats, Doubles]:
+    """Return exp(row - its maximum), padded with zeros, and the maxima; subnormal numbers become zero."""
+    top = log_rows.max(axis=1)
+    values = np.exp(log_rows - np.where(top > -np.inf, top, 0)[:, None])
+    values[values < np.finfo(dtype).tiny] = 0
+    out = np.zeros((len(values), width), dtype)
+    out[:, : values.shape[1]] = values
+    return out, np.where(np.isneginf(top), 0, top)  # an impossible row has scale 1: it is zero anyway
+
+
+def _emissions(log_emission: Doubles, width: int, dtype: np.dtype) -> tuple[Floats, Doubles]:
+    """Return the table (V + 1, width) of emissions, the last row zero, and its log-scales."""
+    (S, n), lanes = log_emission.shape, VECTOR_BYTES // 8
+    table, log_table = aligned_empty(n + 1, width, dtype=dtype), np.empty(n)
+    table[n] = 0
+    whole = n // lanes * lanes
+    at_once = max(1, 200_000 // S // lanes) * lanes
+
+    def work(start: int, stop: int) -> None:
+        scale_symbols(start, stop, log_emission, table, log_table)
+
+    threads.run(work, [(a, min(a + at_once, whole)) for a in range(0, whole, at_once)])
+    table[whole:n], log_table[whole:] = _scaled_rows(log_emission[:, whole:].T, width, dtype)
+    return table, log_table
+
+
+def _scaled(
+    parameters: HMMParameters, dtype: np.dtype, which: NDArray[np.int64], data: Sequences, counts: Counts
+) -> NDArray[np.bool_]:
     """Add the counts of all sequences that are safe in this precision; return which are (M,).
 
     ``data`` are the sequences with the indices ``which``, longest first.
     """
-    n, labels = len(which), np.empty(0, np.int32) if data.labels is None else data.labels
+    (tables, log_ends), n = _tables(parameters, dtype), len(which)
     log_evidence, safe = np.zeros(n), np.ones(n, bool)
-    observed = Observed(data.offsets, data.symbols, labels, np.ones(n, tables.dtype))
-    for a, b in chunks(data.offsets, CHUNK_BYTES // (tables.row_width * tables.dtype.itemsize)):
+    labels = np.empty(0, np.int32) if data.labels is None else data.labels
+    observed = Observed(data.offsets, data.symbols, labels, np.ones(n, dtype))
+    for a, b in chunks(data.offsets, CHUNK_BYTES // tables.emission[0].nbytes):
         _add_range(tables, observed, (a, b), log_evidence, safe, counts)
-    log_evidence += tables.log_ends
+    log_evidence += log_ends
     counts.log_evidence[which] = log_evidence
     return safe
 
 
 def _add_range(
-    tables: _Tables,
+    tables: Tables,
     observed: Observed,
     which: tuple[int, int],
     log_evidence: Doubles,
@@ -213,13 +183,12 @@ def _add_range(
     The marginals of a part stay in the cache until they are added. Parts are added in their order, whichever thread
     ends first, so that results do not depend on the number of threads.
     """
-    first, offsets, S = which[0], observed.offsets, tables.S
-    lengths = np.diff(offsets[first : which[1] + 1])
-    in_lanes = _fits_lanes(lengths, tables)
-    run, laid = (kernels.by_lane, tables.lanes) if in_lanes else (kernels.by_row, tables.rows)
-    width = laid.emission.shape[1]
-    group = tables.lane_count if in_lanes else group_size(width)
-    n_parts = max(MOST_SLOTS, int(lengths.sum()) * width * tables.dtype.itemsize // PART_BYTES)
+    first, offsets, S = which[0], observed.offsets, len(counts.start)
+    width, dtype = tables.emission.shape[1], tables.emission.dtype
+    lengths, n_lanes = np.diff(offsets[first : which[1] + 1]), 2 * VECTOR_BYTES // dtype.itemsize
+    in_lanes = _fits_lanes(lengths, n_lanes, S, dtype.itemsize)
+    run, group = (kernels.by_lane, n_lanes) if in_lanes else (kernels.by_row, group_size(width))
+    n_parts = max(MOST_SLOTS, int(lengths.sum()) * width * dtype.itemsize // PART_BYTES)
     ranges = threads.cut(lengths * S * S, multiple=group, least=threads.LEAST_WORK, most=n_parts)
     numbers = {start: k for k, (start, _) in enumerate(ranges)}
     spare: list[tuple[Floats, Doubles]] = []
@@ -233,12 +202,12 @@ def _add_range(
         try:
             memory, transition = spare.pop()
         except IndexError:
-            memory, transition = aligned_empty(0, dtype=tables.dtype), np.empty((S, S))
+            memory, transition = aligned_empty(0, dtype=dtype), np.empty((S, S))
         if memory.size < (n_tokens + 1) * width:
-            memory = aligned_empty((n_tokens + 1) * width, dtype=tables.dtype)
+            memory = aligned_empty((n_tokens + 1) * width, dtype=dtype)
         marginals = memory[: (n_tokens + 1) * width].reshape(n_tokens + 1, width)
         transition[:] = 0
-        run(start, stop, observed, laid, marginals, origin, transition, log_evidence, safe)
+        run(start, stop, observed, tables, marginals, origin, transition, log_evidence, safe)
         with lock:
             done[k] = start, stop, memory, marginals, transition
             while n_added in done:
@@ -251,12 +220,11 @@ def _add_range(
     threads.run(work, ranges)
 
 
-def _fits_lanes(lengths: NDArray[np.int64], tables: _Tables) -> bool:
+def _fits_lanes(lengths: NDArray[np.int64], n_lanes: int, n_states: int, itemsize: int) -> bool:
     """Return whether one sequence per lane is faster: few states, and enough sequences of similar lengths."""
-    L = tables.lane_count
-    space = 2 * int(lengths[0]) * tables.S * L * tables.dtype.itemsize
-    even = lengths[::L].sum() * L <= LANE_WASTE * lengths.sum()
-    return bool(tables.S <= LANE_STATES and space <= LANE_BYTES and even)
+    space = 2 * int(lengths[0]) * n_states * n_lanes * itemsize
+    even = lengths[::n_lanes].sum() * n_lanes <= LANE_WASTE * lengths.sum()
+    return bool(n_states <= LANE_STATES and space <= LANE_BYTES and even)
 
 
 def _add_alone(parameters: HMMParameters, sequences: Sequences, s: int, counts: Counts) -> None:

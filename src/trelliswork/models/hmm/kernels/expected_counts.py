@@ -13,9 +13,9 @@ from trelliswork.compute.jit import helper, kernel
 from trelliswork.compute.simd import add, get, lanes, load, load_as, multiply, prefetch, put, store
 from trelliswork.compute.tiles import load_rows, load_tile, square, store_rows, store_tile, transpose
 from trelliswork.inference.chain.kernels.forward_backward import forward_backward
-from trelliswork.inference.chain.kernels.lanes import LaneSteps
+from trelliswork.inference.chain.kernels.lanes import STATES, LaneSteps
 from trelliswork.inference.chain.kernels.lanes import forward_backward as forward_backward_by_lane
-from trelliswork.inference.chain.kernels.records import Chains, Outputs, Transitions
+from trelliswork.inference.chain.kernels.records import Chains, Outputs
 
 
 class Observed(NamedTuple):
@@ -34,11 +34,7 @@ class Tables(NamedTuple):
     end: Any  # (width,)
     emission: Any  # (n_symbols + 1, width), the last row zero
     log_emission: Any  # (n_symbols,) logarithms of the scales of the rows
-    transition: Any  # (S, S) P
-    padded: Any  # (S, S) P, padded with zeros to what the kernel needs
-    panels: Any  # (Sp/2W, S, 2W) P cut into strips two vectors wide; empty for lanes
-    panels_t: Any  # the same of its transpose
-    log_shift: Any  # float: logarithm of the scale of P
+    transitions: Any  # Transitions
 
 
 @helper
@@ -158,9 +154,8 @@ def by_row(start, stop, observed, tables, rows, origin, counts, log_evidence, sa
     """
     offsets, n = observed.offsets, len(observed.weights)
     chains = Chains(np.arange(n), offsets[1:] - offsets[:-1], Tokens(observed, tables, origin))
-    transitions = Transitions(tables.padded, tables.panels, tables.panels_t, tables.log_shift)
     out = Outputs(observed.weights, np.zeros(n, np.int64), rows, counts.reshape((1, *counts.shape)))
-    forward_backward(start, stop, chains, transitions, log_evidence, safe, out)
+    forward_backward(start, stop, chains, tables.transitions, log_evidence, safe, out)
     for s in range(start, stop):
         if not safe[s]:
             rows[offsets[s] - origin : offsets[s + 1] - origin] = 0
@@ -169,11 +164,12 @@ def by_row(start, stop, observed, tables, rows, origin, counts, log_evidence, sa
 @kernel(allocates=True)
 def by_lane(start, stop, observed, tables, rows, origin, counts, log_evidence, safe):
     """Do what `by_row` does with one sequence per lane; the last of the ``rows`` is scratch."""
-    offsets, table = observed.offsets, tables.emission
-    L = 2 * lanes(table)
+    offsets, table, transitions, S = observed.offsets, tables.emission, tables.transitions, len(counts)
+    L, S4 = 2 * lanes(table), -(-S // STATES) * STATES
     places = np.empty((offsets[start + 1] - offsets[start]) * L, np.int64)
     source = TokenLanes(offsets, observed.weights, np.zeros(L), observed, tables, places, rows, origin)
-    steps = LaneSteps(tables.start, tables.end, tables.transition, tables.padded, tables.log_shift)
+    square, padded = transitions.matrix[:S, :S].copy(), transitions.matrix[:S4, :S4].copy()
+    steps = LaneSteps(tables.start, tables.end, square, padded, transitions.log_shift)
     forward_backward_by_lane(start, stop, source, steps, counts, log_evidence, safe)
 
 
