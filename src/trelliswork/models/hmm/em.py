@@ -13,12 +13,10 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import DTypeLike
 
-from trelliswork.compute.checks import check_count
-from trelliswork.errors import ValueRangeError
 from trelliswork.inference.chain.beam import Beam
 from trelliswork.learning import whole
 from trelliswork.learning.checkpoint import Arrays
-from trelliswork.learning.em import LikelihoodDecrease, Update, run_em
+from trelliswork.learning.em import Update, run_em
 from trelliswork.learning.report import FitReport, Step
 from trelliswork.learning.watch import Watch
 from trelliswork.models.hmm.data import Counts, HMMParameters, Sequences
@@ -26,15 +24,11 @@ from trelliswork.models.hmm.objective import shared_counts
 from trelliswork.models.hmm.updates import (
     Posterior,
     Priors,
-    check_normalized,
     log_prior,
     maximize,
     posterior,
     predicted_counts,
-    random_parameters,
 )
-
-__all__ = ["LikelihoodDecrease", "Posterior", "Priors", "Stepwise", "em", "random_parameters", "restarts"]
 
 # Decrease of an objective that rounding explains, by the precision of the E-step.
 TOLERATED = {np.dtype(np.float32): 1e-6, np.dtype(np.float64): 1e-11}
@@ -61,16 +55,14 @@ def em(
     """Train an HMM on sequences whose states are unknown, or partly known.
 
     The result has an end event if the first parameters have one. Zeros stay zero unless a prior adds to them. Without
-    priors this is maximum likelihood. Variational Bayes needs priors, continues a posterior if that is the start,
-    returns the posterior mean and reports the `Posterior` in ``details["posterior"]``. With several starts,
-    ``start(k)`` returns the first parameters of start k; see ``run_em``.
+    priors this is maximum likelihood. Variational Bayes needs positive priors, continues a posterior if that is the
+    start, returns the posterior mean and reports the `Posterior` in ``details["posterior"]``. With several starts,
+    ``start(k)`` returns the first parameters of start k; see ``run_em``. The likelihood of the first iterations
+    predicts the final one well; Tran et al. (2016) choose among five starts this way.
 
     The E-step runs in precision ``dtype``. Within a beam the objective is a lower bound, which may decrease; EM then
     ends. Without one, a decrease that rounding does not explain raises `LikelihoodDecrease`.
     """
-    check_count("max_iter", max_iter)
-    if not tol >= 0:
-        raise ValueRangeError(f"tol must not be negative, got {tol}.")
     run = _Updates(sequences, priors or Priors(), algorithm, dtype, beam)
 
     def first(k: int) -> HMMParameters | Posterior:
@@ -81,35 +73,6 @@ def em(
         report.details["posterior"] = state
         return state.mean(), report
     return state, report
-
-
-def restarts(
-    n_restarts: int,
-    n_states: int,
-    n_symbols: int,
-    sequences: Sequences,
-    *,
-    seed: int = 0,
-    probe: int = 5,
-    concentration: float = 1.0,
-    mean_length: float | None = None,
-    **options: Any,
-) -> tuple[HMMParameters, FitReport]:
-    """Run ``em`` from several ``random_parameters``: ``probe`` iterations of each, then only the best continues.
-
-    The likelihood of the first iterations predicts the final one well; Tran et al. (2016) choose among five starts
-    this way. The callback of a watch sees every iteration, also of the starts that are given up.
-    """
-    check_count("n_restarts", n_restarts)
-    check_count("probe", probe)
-    seeds = np.random.SeedSequence(seed).spawn(n_restarts)
-
-    def start(k: int) -> HMMParameters:
-        return random_parameters(
-            n_states, n_symbols, seed=seeds[k], concentration=concentration, mean_length=mean_length
-        )
-
-    return em(start, sequences, n_starts=n_restarts, probe=probe, **options)
 
 
 @dataclass(frozen=True)
@@ -156,8 +119,6 @@ class _Updates:
     def __init__(
         self, sequences: Sequences, priors: Priors, algorithm: Algorithm, dtype: DTypeLike, beam: Beam | None
     ) -> None:
-        if algorithm not in ("em", "vb"):
-            raise ValueRangeError(f"algorithm must be 'em' or 'vb', got {algorithm!r}.")
         self.sequences, self.priors, self.algorithm = sequences, priors, algorithm
         self.may_decrease = beam is not None
         self.tolerated = TOLERATED[np.dtype(dtype)]
@@ -165,17 +126,10 @@ class _Updates:
         self._e_step = partial(shared_counts, dtype=dtype, beam=beam)
 
     def first(self, start: HMMParameters | Posterior) -> HMMParameters | Posterior:
-        """Check the start, and turn parameters into a posterior for variational Bayes."""
-        S, V = np.shape(start.log_emission if isinstance(start, HMMParameters) else start.emission)
-        self.priors.check(S, V, positive=self.algorithm == "vb")
-        if isinstance(start, HMMParameters):
-            check_normalized(start)
-            if self.algorithm == "vb":
-                counts = self._e_step(start, self.sequences)
-                return posterior(counts, self.priors, end=start.log_end is not None)
-        elif self.algorithm == "em":
-            raise ValueRangeError("a posterior continues algorithm='vb' only: start EM from its mean().")
-        return start
+        """Turn parameters into a posterior for variational Bayes."""
+        if self.algorithm == "em" or isinstance(start, Posterior):
+            return start
+        return posterior(self._e_step(start, self.sequences), self.priors, end=start.log_end is not None)
 
     def update(self, state: HMMParameters | Posterior) -> Update:
         """Return the result of one iteration."""

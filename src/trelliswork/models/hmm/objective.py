@@ -17,12 +17,11 @@ from trelliswork.compute import threads
 from trelliswork.compute.memory import aligned_empty
 from trelliswork.compute.padding import batches, pad
 from trelliswork.compute.simd import VECTOR_BYTES
-from trelliswork.errors import ImpossibleError, ValueRangeError
+from trelliswork.errors import ImpossibleError
 from trelliswork.inference import chain
 from trelliswork.inference.chain.beam import Beam, BeamStatistics, joined
 from trelliswork.inference.chain.beam import passes as beam_passes
 from trelliswork.inference.chain.kernels.forward_backward import group_size
-from trelliswork.inference.chain.potentials import LIMIT
 from trelliswork.learning import whole
 from trelliswork.models.hmm.data import (
     Counts,
@@ -61,7 +60,7 @@ def expected_counts(
     With a beam the chains are restricted to few states, |I|, at a position: O(n_tokens |I| S). Known states are always
     inside. The log evidence is then a lower bound, which EM may decrease.
     """
-    kind = _precision(dtype)
+    kind = np.dtype(dtype)
     S, V = parameters.n_states, parameters.n_symbols
     sequences.check(S, V)
     counts = Counts.zeros(S, V, sequences.n_sequences)
@@ -107,13 +106,6 @@ def _add_exact(parameters: HMMParameters, sequences: Sequences, dtype: np.dtype,
             + (f" (and {impossible.size - 1} more)" if impossible.size > 1 else "")
             + ": start from parameters without zeros, or check its known states."
         )
-
-
-def _precision(dtype: DTypeLike) -> np.dtype:
-    kind = np.dtype(dtype)
-    if kind not in LIMIT:
-        raise ValueRangeError(f"dtype must be float32 or float64, got {kind}.")
-    return kind
 
 
 def _tables(parameters: HMMParameters, dtype: np.dtype) -> tuple[Tables, float]:

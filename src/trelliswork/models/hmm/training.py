@@ -33,7 +33,7 @@ from trelliswork.models.hmm.data import (
     unnamed_states,
 )
 from trelliswork.models.hmm.decoding import FirstOrder, StateChain, first_order, higher_order, state_beam
-from trelliswork.models.hmm.em import Stepwise, em, parameters_of, restarts
+from trelliswork.models.hmm.em import Stepwise, em, parameters_of
 from trelliswork.models.hmm.emissions import Emissions, TableEmissions
 from trelliswork.models.hmm.objective import shared_counts
 from trelliswork.models.hmm.suffixes import Lexicon, SuffixModel
@@ -265,7 +265,8 @@ def _by_em(
     model: "HMM",
     watch: Watch,
 ) -> tuple[HMMParameters, FitReport]:
-    length = _mean_length(len(sequences.symbols), sequences.n_sequences, model)
+    if model.algorithm == "vb" and not min(model.transition_prior, model.emission_prior) > 0:
+        raise ValueRangeError("transition_prior and emission_prior must be positive for variational Bayes.")
     beam = state_beam(model.beam, n_states, 1)
     options: dict[str, Any] = {"priors": priors, "dtype": model.dtype, "beam": beam, "watch": watch}
     options |= {"algorithm": model.algorithm, "max_iter": model.max_iter, "tol": model.tol}
@@ -276,8 +277,13 @@ def _by_em(
             "dev measures the iterations after the choice among n_restarts starts: raise max_iter above "
             f"probe={model.probe}, got {model.max_iter}."
         )
-    options |= {"seed": model.seed, "probe": model.probe, "mean_length": length}
-    return restarts(model.n_restarts, n_states, n_symbols, sequences, **options)
+    seeds = np.random.SeedSequence(model.seed).spawn(model.n_restarts)
+    length = _mean_length(len(sequences.symbols), sequences.n_sequences, model)
+
+    def first(k: int) -> HMMParameters:
+        return random_parameters(n_states, n_symbols, seed=seeds[k], mean_length=length)
+
+    return em(first, sequences, n_starts=model.n_restarts, probe=model.probe, **options)
 
 
 def _chain(parameters: HMMParameters, model: "HMM") -> FirstOrder:

@@ -18,8 +18,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from trelliswork.compute.checks import check_count, check_shape
-from trelliswork.errors import ValueRangeError
 from trelliswork.models.hmm.data import Counts, Doubles, HMMParameters
 
 
@@ -35,16 +33,6 @@ class Priors:
     transition: float | Doubles = 0.0  # (S, S)
     end: float | Doubles = 0.0  # (S,); not used without an end event
     emission: float | Doubles = 0.0  # (S, V)
-
-    def check(self, n_states: int, n_symbols: int, *, positive: bool = False) -> None:
-        """Raise an error for priors that do not match the size of a model or the algorithm."""
-        for name, pattern in (("start", "S"), ("transition", "S S"), ("end", "S"), ("emission", "S V")):
-            values = np.asarray(getattr(self, name), np.float64)
-            if values.ndim:
-                check_shape(f"priors.{name}", values.shape, pattern, S=n_states, V=n_symbols)
-            if not np.isfinite(values).all() or values.min() < 0 or (positive and values.min() == 0):
-                limits = "positive for variational Bayes" if positive else "finite and not negative"
-                raise ValueRangeError(f"priors.{name} must be {limits}, got {values.min()} to {values.max()}.")
 
 
 @dataclass(frozen=True)
@@ -91,12 +79,6 @@ def random_parameters(
 
     If ``mean_length`` is given, the end is an event of probability 1 / mean_length in every state.
     """
-    check_count("n_states", n_states)
-    check_count("n_symbols", n_symbols)
-    if not 0 < concentration < np.inf:
-        raise ValueRangeError(f"concentration must be positive, got {concentration}.")
-    if mean_length is not None and not mean_length > 1:
-        raise ValueRangeError(f"mean_length must be greater than 1, got {mean_length}.")
     rng = np.random.default_rng(seed)
 
     def draw(*shape: int) -> Doubles:
@@ -162,17 +144,6 @@ def log_prior(parameters: HMMParameters, priors: Priors) -> float:
             weight = np.broadcast_to(pseudo, log_theta.shape)
             value += float(np.multiply(weight, log_theta, out=np.zeros_like(log_theta), where=weight > 0).sum())
     return value
-
-
-def check_normalized(parameters: HMMParameters) -> None:
-    """Raise an error if the probabilities of a row do not sum to 1."""
-    names = "log_start", "log_transition (with log_end)", "log_emission"
-    for name, row in zip(names, _rows(parameters), strict=True):
-        off = np.abs(np.exp(row).sum(axis=-1) - 1).max()
-        if off > 1e-6:
-            raise ValueRangeError(
-                f"the probabilities of {name} must sum to 1, but a sum is off by {off:.3g}: normalize them."
-            )
 
 
 def _rows(of: HMMParameters | Posterior) -> list[Doubles]:
