@@ -25,7 +25,7 @@ from trelliswork.models.hmm.em import Algorithm
 from trelliswork.models.hmm.emissions import Emissions, emissions_from_state
 from trelliswork.models.hmm.steering import Steering
 from trelliswork.models.hmm.tagging import ChainTagger
-from trelliswork.models.hmm.training import Learned, Stream, Supervision, Unknown, learn
+from trelliswork.models.hmm.training import Learned, Stream, Unknown, learn
 from trelliswork.models.parameters import (
     MODEL,
     TRAINING,
@@ -191,11 +191,14 @@ class HMM(ChainTagger, NextWord):
         self._check_parameters()
         chosen_beam(self.beam, 1)  # raises an error for text that is not a beam
         sentences = read_sentences(X, training=True)
-        supervision = self._supervision(dev, checkpoint, callback, max_minutes)
-        by_labels = supervision.development is not None and supervision.development.metric == "accuracy"
-        if by_labels and not whole.anywhere(_any_known(y)):
+        development, held = (None, None) if dev is None else self._development(dev)
+        if development is not None and development.metric == "accuracy" and not whole.anywhere(_any_known(y)):
             raise ValueRangeError("dev has labels, but training has none to compare with: pass dev=X without labels.")
-        return self._set(learn(sentences, y, self, supervision))
+        run: Any = {"checkpoint": checkpoint, "callback": callback, "max_minutes": max_minutes}
+        learned = learn(sentences, y, self, development, held, **run)
+        if development is not None and not learned.report.history:  # estimated by counting
+            learned.report.metric, learned.report.dev = development.metric, development.measure(learned)
+        return self._set(learned)
 
     def partial_fit(self, X: Sentences | Corpus, *, words: Mapping[Any, int] | None = None) -> Self:
         """Take one step of stepwise EM on a batch of sentences, for text that does not fit into memory.
@@ -365,24 +368,17 @@ class HMM(ChainTagger, NextWord):
         kind = "induced" if self.induced_ else "labeled"
         return Description(f"HMM of order {self.order} with {len(self._labels)} {kind} states", facts, tables)
 
-    def _supervision(
-        self, dev: Dev | None, checkpoint: Path | None, callback: Callback | None, max_minutes: float | None
-    ) -> Supervision:
-        development = None
-        identity = self._values("max_iter") | {"beam": str(self.beam)}  # a longer run may resume from a shorter one
-        if dev is not None:
-            data: Any = dev if isinstance(dev, tuple) and len(dev) == 2 else (dev, None)
-            sentences = read_sentences(data[0])
-            labels = None if data[1] is None else fill_states(sentences, data[1])
-            metric = "log evidence per token" if labels is None else "accuracy"
+    def _development(self, dev: Dev) -> tuple[Development, Any]:
+        """Return the metric of learned models on the development data, and these as plain data."""
+        data: Any = dev if isinstance(dev, tuple) and len(dev) == 2 else (dev, None)
+        sentences = read_sentences(data[0])
+        labels = None if data[1] is None else fill_states(sentences, data[1])
+        metric = "log evidence per token" if labels is None else "accuracy"
 
-            def sums(learned: Learned, first: int, last: int) -> tuple[float, float]:
-                return self._measure(sentences[first:last], labels and labels[first:last], learned)
+        def sums(learned: Learned, first: int, last: int) -> tuple[float, float]:
+            return self._measure(sentences[first:last], labels and labels[first:last], learned)
 
-            development = Development.of_shares(metric, len(sentences), sums)
-            identity["dev"] = [[list(map(str, sentence)) for sentence in sentences], labels]
-        options = {"patience": self.patience, "max_minutes": max_minutes}
-        return Supervision(development, identity, checkpoint, callback, options)
+        return Development.of_shares(metric, len(sentences), sums), (sentences, labels)
 
     def _measure(self, X: Sentences, y: States | None, learned: Learned) -> tuple[float, float]:
         """Return the sum of the scores of tokens under a model with the parameters of this one, and their number."""

@@ -2,7 +2,7 @@
 
 import os
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -17,7 +17,8 @@ from trelliswork.errors import ValueRangeError
 from trelliswork.learning import whole
 from trelliswork.learning.checkpoint import fingerprint
 from trelliswork.learning.report import Callback, FitReport
-from trelliswork.learning.watch import Development, Watch, open_checkpoint
+from trelliswork.learning.watch import Development, Watch
+from trelliswork.models.base import watch_for
 from trelliswork.models.hmm.counting import count_ngrams
 from trelliswork.models.hmm.data import (
     HMMParameters,
@@ -60,39 +61,21 @@ class Learned:
     report: FitReport = field(default_factory=lambda: FitReport(True, "counted", np.nan))
 
 
-Build = Callable[[HMMParameters], Learned]
-
-
-@dataclass(frozen=True)
-class Supervision:
-    """Arguments of ``fit`` that supervise training; they become a watch when the data are known."""
-
-    development: Development | None  # of a `Learned`
-    identity: dict[str, Any]  # parameters and development data, which identify the run for a checkpoint
-    checkpoint: str | os.PathLike[str] | None
-    callback: Callback | None
-    options: dict[str, Any]  # of `Watch`
-
-    def watch(self, build: Build, listed: Sequence[Token], *data: NDArray[Any] | None) -> Watch:
-        """Return the watch of EM on some data; ``build`` makes the model of given parameters."""
-        development = own = self.development
-        if own is not None:
-            development = Development(own.metric, lambda arrays: own.measure(build(parameters_of(arrays))))
-        symbols = {"symbols": [str(word) for word in listed]}
-        file = open_checkpoint(self.checkpoint, lambda: fingerprint(self.identity | symbols, *data))
-        return Watch(development, checkpoint=file, callback=self.callback, **self.options)
-
-    def counted(self, learned: Learned) -> Learned:
-        """Return a model that was estimated by counting, measured on the development data."""
-        if self.development is not None:
-            learned.report.metric, learned.report.dev = self.development.metric, self.development.measure(learned)
-        return learned
-
-
-def learn(X: Sentences, y: States | None, model: "HMM", supervision: Supervision) -> Learned:
+def learn(
+    X: Sentences,
+    y: States | None,
+    model: "HMM",
+    development: Development | None,
+    held: Any,
+    *,
+    checkpoint: str | os.PathLike[str] | None,
+    callback: Callback | None,
+    max_minutes: float | None,
+) -> Learned:
     """Train an HMM with the parameters of ``model`` on sentences whose states are known, unknown, or partly known.
 
-    In a group of processes these are the sentences of this rank; names, words, counts and means are those of all.
+    ``development`` measures what is learned on the data ``held``. In a group of processes the sentences are those of
+    this rank; names, words, counts and means are those of all.
     """
     names, labels = read_states(X, y)
     tokens, offsets = flatten(X)
@@ -113,7 +96,7 @@ def learn(X: Sentences, y: States | None, model: "HMM", supervision: Supervision
     by_suffix = model.unknown == "suffix" and not whole.anywhere(others)
     if known and by_suffix:
         lexicon = _lexicon([str(token) for token in tokens], labels, len(names))
-        return supervision.counted(Learned(names, _counted_chain(labels, offsets, names, model), lexicon, induced))
+        return Learned(names, _counted_chain(labels, offsets, names, model), lexicon, induced)
     listed = _listed(Counter(tokens), n_states, model)
     n_known, names = len(names), Vocabulary([*names, *unnamed_states(names, n_states)])
     sequences = Sequences(offsets, symbol_ids(listed)(tokens), None if induced else labels)
@@ -131,10 +114,22 @@ def learn(X: Sentences, y: States | None, model: "HMM", supervision: Supervision
     if known:
         assert start is not None
         states = _chain(start, model) if model.order == 1 else _counted_chain(labels, offsets, names, model)
-        return supervision.counted(Learned(names, states, TableEmissions(listed, start.log_emission, None), induced))
+        return Learned(names, states, TableEmissions(listed, start.log_emission, None), induced)
     if start is not None and by_suffix and model.algorithm != "vb":
         start, priors = _informed(start, listed, tokens, sequences, n_known, model)
-    watch = supervision.watch(build, listed, sequences.offsets, sequences.symbols, sequences.labels)
+    measured = None
+    if development is not None:
+        metric, measure = development
+        measured = Development(metric, lambda arrays: measure(build(parameters_of(arrays))))
+
+    def mark() -> str:
+        plain = model._values("max_iter") | {"beam": str(model.beam)}  # a longer run may resume from a shorter one
+        plain["symbols"] = [str(word) for word in listed]
+        if held is not None:
+            plain["dev"] = [[list(map(str, sentence)) for sentence in held[0]], held[1]]
+        return fingerprint(plain, sequences.offsets, sequences.symbols, sequences.labels)
+
+    watch = watch_for(model, measured, checkpoint, mark, callback, max_minutes)
     parameters, report = _by_em(sequences, n_states, len(listed), start, priors, model, watch)
     return replace(build(parameters), report=report)
 
