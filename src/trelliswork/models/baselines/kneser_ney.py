@@ -25,7 +25,7 @@ from trelliswork.models.base import Arrays, Description
 from trelliswork.models.baselines.base import LeftToRight, Tokens
 from trelliswork.models.baselines.compact import CompactTables, even_stride
 from trelliswork.models.baselines.ngrams import count_ngrams, find_ngrams
-from trelliswork.models.baselines.sentences import Sentence, SentenceScorer
+from trelliswork.models.baselines.sentences import SentenceScorer
 from trelliswork.models.parameters import (
     TRAINING,
     FurtherOptions,
@@ -155,11 +155,6 @@ class KneserNey(LeftToRight):
             if log_p is not None:
                 return log_p
         return super().log_prob(X)
-
-    def token_log_probs(self, sentence: Sentence) -> NDArray[np.float64]:
-        """Return the natural log-probability of each word of a sentence and of its end, given the words before it."""
-        log_p = self._scorer.tokens(sentence) if self._scorer is not None else None
-        return super().token_log_probs(sentence) if log_p is None else log_p
 
     @classmethod
     def from_orders(cls, words: list[str], orders: list[ListedOrder], source: str) -> Self:

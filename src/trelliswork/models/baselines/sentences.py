@@ -1,4 +1,4 @@
-"""Sentences to the probabilities of their words, by compiled code that is called once for one sentence or for many.
+"""Sentences to their log-probabilities, by compiled code that is called once for one sentence or for many.
 
 Sentences become one text: strings as they are, lists of words with a separator between the words. The compiled code
 finds the words and their n-grams. Texts that need more (errors, words that have the separator) are left to `data.ids`.
@@ -25,7 +25,6 @@ _SEPARATOR = chr(kernels.SEPARATOR)
 _COST = 100  # of a token, in multiplications
 _AT_ONCE = 1 << 10  # sentences whose text and numbers stay in the cache
 _END = np.empty(1, np.int64)  # of one sentence; nobody reads it
-_NOTHING = np.empty(0)
 
 
 class SentenceScorer:
@@ -56,24 +55,18 @@ class SentenceScorer:
         threads.run(work, threads.cut(_COST * np.diff(offsets), least=threads.LEAST_WORK))
         return p
 
-    def tokens(self, sentence: Sentence) -> Floats | None:
-        """Return log p of each word of a sentence and of its end; None if it is left to others."""
-        p = np.empty((len(sentence) // 2 if isinstance(sentence, str) else len(sentence)) + 2)
-        n = self._score(sentence, p, _NOTHING)
-        return None if n < 0 else np.log(p[:n])
-
-    def _score(self, sentence: Sentence, p: Floats, log_p: Floats) -> int:
-        """Fill the probabilities of the tokens of a sentence, or its log-probability; return their number, or -1."""
+    def _score(self, sentence: Sentence, log_p: Floats) -> bool:
+        """Fill the log-probability of a sentence; return whether this was possible."""
         words = self._index or self._words()
         if not words:
-            return -1
+            return False
         is_list = not isinstance(sentence, str)
         try:
             text = (_SEPARATOR.join(sentence) if is_list else sentence).encode()  # type: ignore[attr-defined]
         except (TypeError, UnicodeEncodeError):  # not words
-            return -1
-        n: int = kernels.score_text(text, int(is_list), self._model, *words, _END, p, log_p)
-        return -1 if is_list and n != len(sentence) + 1 else n
+            return False
+        n: int = kernels.score_text(text, int(is_list), self._model, *words, _END, log_p)
+        return n == len(sentence) + 1 if is_list else n != kernels.OTHER
 
     def log_evidence(self, sentences: Sequence[Sentence], *, split: bool) -> Floats | None:
         """Return the log-probability of each sentence; None if they are left to others.
@@ -82,7 +75,7 @@ class SentenceScorer:
         """
         if len(sentences) == 1:
             one = np.empty(1)
-            return None if self._score(sentences[0], _NOTHING, one) < 0 else one
+            return one if self._score(sentences[0], one) else None
         if not self._words():
             return None
         lengths = np.fromiter(map(len, sentences), np.int64, len(sentences))
@@ -106,7 +99,7 @@ class SentenceScorer:
         except (TypeError, UnicodeEncodeError):
             return False
         ends = np.empty(len(lengths), np.int64)
-        if kernels.score_text(text, int(split), self._model, *self._index, ends, _NOTHING, log_p) < 0:
+        if kernels.score_text(text, int(split), self._model, *self._index, ends, log_p) == kernels.OTHER:
             return False
         return not split or bool((np.diff(ends, prepend=0) == lengths + 1).all())
 

@@ -1,8 +1,8 @@
 """Compiled queries of n-grams: text or ids to the probabilities of words and sentence ends.
 
-A text is scored in blocks of tokens. Each token has its context, the longest one of the present order that ends there:
-the n-grams of the next order that extend it (``begin:end``) and the factor of the order below (``rest``). The end of a
-sentence is the start of the next one.
+Text becomes ids, and ids are scored in blocks of tokens. Each token has its context, the longest one of the present
+order that ends there: the n-grams of the next order that extend it (``begin:end``) and the factor of the order below
+(``rest``). The end of a sentence is the start of the next one.
 """
 
 import math
@@ -28,7 +28,6 @@ SEPARATOR, LINE = 31, 10  # between words, if it is not white space; between sen
 OTHER = -1  # a text that needs the general functions: most likely an error
 BLOCK = 512  # tokens
 LEAST = 1e-150  # least product of probabilities; the next one is above 1e-99
-N_OTHERS = 3  # numbers of a block besides its tokens
 NEAR = 16  # words that are compared at once; after the last word there are as many zeros
 AHEAD = 12  # tokens between the request of a cache line and its use
 
@@ -51,7 +50,6 @@ class Block(NamedTuple):
     at: NDArray[np.int64]  # the n-gram of this order that ends at the token, or -1
     rest: NDArray[np.float64]
     p: NDArray[np.float64]
-    others: NDArray[np.float64]  # (N_OTHERS,) the state of `_add_logs`
 
 
 @helper(inline="always")
@@ -168,27 +166,39 @@ def _score(model, n, block):
         _extend(model, m, n, scale, block)
 
 
-@helper(inline="always", allocates=True)
-def _block(n_tokens, order):
-    """Return a block for a text of n tokens, or for parts of it, and the number of tokens of context between parts."""
-    n_before = max(1, order - 1)
+@helper(allocates=True)
+def _make_block(n_tokens, n_before):
+    """Return a block for n tokens, or for parts of them with some tokens of context before."""
     size = min(n_tokens, BLOCK) + n_before + 1  # room for new tokens after the context, whatever n is
-    memory = np.empty(6 * size + N_OTHERS)  # one array: making it takes as long as scoring a word
-    whole, rest, p, others = memory.view(np.int64), 4 * size, 5 * size, 6 * size
-    whole[0] = 0
+    memory = np.empty(6 * size)  # one array: making it takes as long as scoring a word
+    whole, rest, p = memory.view(np.int64), 4 * size, 5 * size
     words, begin, end, at = whole[:size], whole[size : 2 * size], whole[2 * size : 3 * size], whole[3 * size : rest]
-    block = Block(words, begin, end, at, memory[rest:p], memory[p:others], memory[others:])
-    block.others[:] = 0, 0, 1
-    return block, n_before
+    return Block(words, begin, end, at, memory[rest:p], memory[p:])
 
 
-@helper(inline="always")
-def _move(n, n_before, block):
-    """Move the last tokens of n to the start of the block, as the context of the next ones; return their number."""
-    n_before = min(n, n_before)
-    for t in range(n_before):
-        block.words[t] = block.words[n - n_before + t]
-    return n_before
+@helper(allocates=True)
+def _score_all(ids, n, model, p):
+    """Fill p of n ids of words, in which 0 is the end of a sentence, a block at a time."""
+    store, n_before = model.store, max(1, len(model.store.orders) - 1)
+    block = _make_block(n, n_before)
+    block.words[0] = 0
+    t, filled = 0, 1
+    while t < n:
+        first, done = t, filled
+        while filled < len(block.words) and t < n:
+            number = get(model.numbers, get(ids, t))
+            put(block.words, filled, number)
+            prefetch(store.values, store.orders[0, SHARE] + number)
+            prefetch(store.nodes, number)
+            filled += 1
+            t += 1
+        _score(model, filled, block)
+        for i in range(done, filled):
+            put(p, first + i - done, get(block.p, i))
+        kept = min(filled, n_before)
+        for i in range(kept):
+            put(block.words, i, get(block.words, filled - kept + i))
+        filled = kept
 
 
 @helper
@@ -223,20 +233,47 @@ def _word_at(text, t, separator, index, unknown):
 
 
 @helper
-def _add_logs(first, n, block, log_p):
-    """Add log p of the tokens ``first`` to n to those of their sentences; return False if one is impossible.
+def _read(text, separator, index, unknown, ends, ids):
+    """Fill the ids of a text and the ends of its sentences among them; return their number, or ``OTHER``."""
+    n_text, n, n_ends, t, after_separator = len(text), 0, 0, 0, False
+    while True:
+        if not separator:
+            while t < n_text and text[t] != LINE and is_white(text[t]):
+                t += 1
+        if not after_separator and (t == n_text or text[t] == LINE):
+            if n_ends == len(ends):
+                return OTHER
+            put(ids, n, 0)
+            n += 1
+            ends[n_ends] = n
+            n_ends += 1
+            if t == n_text:
+                return n if n_ends == len(ends) else OTHER
+            t += 1
+            continue
+        t, word = _word_at(text, t, separator, index, unknown)
+        if word <= 0 or (t < n_text and text[t] == 0):
+            return OTHER
+        after_separator = separator and t < n_text and text[t] == SEPARATOR
+        if after_separator:
+            t += 1
+        put(ids, n, word)
+        n += 1
 
-    The block holds the number of sentences that have ended, and of the present one the logarithm of a part of its
-    tokens and the product of the others: one logarithm serves as many tokens as floating-point numbers allow.
+
+@helper
+def _add_logs(ids, n, p, log_p):
+    """Fill log p of the sentences of n tokens; return False if one is impossible.
+
+    One logarithm serves as many tokens as floating-point numbers allow: it is that of a product.
     """
-    state = block.others
-    n_ends, total, product = np.int64(state[0]), state[1], state[2]
-    for t in range(first, n):
-        p = get(block.p, t)
-        if p == 0.0:
+    n_ends, total, product = 0, 0.0, 1.0
+    for t in range(n):
+        value = get(p, t)
+        if value == 0.0:
             return False
-        product *= p
-        is_end = get(block.words, t) == 0
+        product *= value
+        is_end = get(ids, t) == 0
         if is_end or product < LEAST:
             total += math.log(product)
             product = 1.0
@@ -244,78 +281,29 @@ def _add_logs(first, n, block, log_p):
             log_p[n_ends] = total
             n_ends += 1
             total = 0.0
-    state[0], state[1], state[2] = n_ends, total, product
     return True
 
 
 @kernel(allocates=True)
-def score_text(text, separator, model: Model, index, unknown, ends, p, log_p):
-    """Fill p of the words and sentence ends of a text, or, if p is empty, log p of its sentences.
+def score_text(text, separator, model: Model, index, unknown, ends, log_p):
+    """Fill log p of the sentences of a text; return the number of tokens.
 
-    ``ends`` (sentences,) are the ends of sentences among the tokens. Returns the number of tokens. Or ``OTHER``: there
-    are more tokens than p has room for, more or fewer sentences than ``ends`` has, a word is a sentence edge,
-    impossible, or unknown without a stand-in, or there is a NUL between white space. ``index`` is a
-    `data.ids.WordIndex`, ``unknown`` the id of the stand-in for words that it does not list, or -1.
+    ``ends`` (sentences,) are the ends of sentences among the tokens. Returns ``OTHER`` if there are more or fewer
+    sentences than ``ends`` has, a word is a sentence edge, impossible, or unknown without a stand-in, or there is a NUL
+    between white space. ``index`` is a `data.ids.WordIndex`, ``unknown`` the id of the stand-in for words that it does
+    not list, or -1.
     """
-    block, n_before = _block((len(text) >> 1) + 2, len(model.store.orders))
-    n_text, n_ends, n_out, t = len(text), 0, 0, 0
-    n = n_done = 1  # tokens of the block, and those of them that have been scored
-    after_separator, at_end = False, False
-    while not at_end:
-        while n < len(block.words):
-            if not separator:
-                while t < n_text and text[t] != LINE and is_white(text[t]):
-                    t += 1
-            if not after_separator and (t == n_text or text[t] == LINE):
-                if n_ends == len(ends):
-                    return OTHER
-                block.words[n] = 0
-                n += 1
-                ends[n_ends] = n_out + n - n_done
-                n_ends += 1
-                at_end = t == n_text
-                if at_end:
-                    break
-                t += 1
-                continue
-            t, word = _word_at(text, t, separator, index, unknown)
-            if word <= 0 or (t < n_text and text[t] == 0):
-                return OTHER
-            after_separator = separator and t < n_text and text[t] == SEPARATOR
-            if after_separator:
-                t += 1
-            block.words[n] = number = get(model.numbers, word)
-            prefetch(model.store.values, model.store.orders[0, SHARE] + number)
-            prefetch(model.store.nodes, number)
-            n += 1
-        _score(model, n, block)
-        if len(log_p):
-            if not _add_logs(n_done, n, block, log_p):
-                return OTHER
-        elif n_out + n - n_done > len(p):
-            return OTHER
-        else:
-            for i in range(n_done, n):
-                if block.p[i] == 0.0:
-                    return OTHER
-                p[n_out + i - n_done] = block.p[i]
-        n_out += n - n_done
-        n = n_done = _move(n, n_before, block)
-    return n_out if n_ends == len(ends) else OTHER
+    # A word before each separator and each end of a sentence, which may all be empty.
+    ids = np.empty(len(text) + 2 * len(ends) + 1, np.int64)
+    n = _read(text, separator, index, unknown, ends, ids)
+    if n == OTHER:
+        return OTHER
+    p = np.empty(n)
+    _score_all(ids, n, model, p)
+    return n if _add_logs(ids, n, p, log_p) else OTHER
 
 
 @kernel(allocates=True)
 def score_ids(ids, model: Model, p):
     """Fill p of ids of words, in which 0 is the start or end of a sentence; values at starts have no meaning."""
-    block, n_before = _block(len(ids), len(model.store.orders))
-    t, n = 0, 1
-    while t < len(ids):
-        first, n_done = t, n
-        while n < len(block.words) and t < len(ids):
-            block.words[n] = get(model.numbers, ids[t])
-            n += 1
-            t += 1
-        _score(model, n, block)
-        for i in range(n_done, n):
-            p[first + i - n_done] = block.p[i]
-        n = _move(n, n_before, block)
+    _score_all(ids, len(ids), model, p)
