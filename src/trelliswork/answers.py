@@ -255,8 +255,6 @@ def ask(
     if not len(X):
         return []
     if task == "tag" and isinstance(model, Tagger):
-        if rules is not None and isinstance(model, LayeredTagger):
-            raise ValueRangeError("rules are for taggers with one layer of labels.")
         given = {"known": known} if rules is None else {"known": known, "rules": rules}
         return _labels(model, X, want, decoding, given, min_probability)
     if rules is not None:
@@ -415,12 +413,12 @@ def _of_posteriors(
     kind, entropies, evidence = model.kind, [], []
     for n, sentence in enumerate(X if want.entropy or want.evidence else ()):
         given = None if known is None else _of_sentence(known, n)
-        under = {} if rules is None else {"rules": rules[n] if isinstance(rules, list | tuple) else rules}
+        under = {} if rules is None else {"rules": _of_sentence(rules, n)}
         part = model.posterior(sentence, known=given, **under)
         if want.entropy:
             entropies.append(float(part.entropy()[0]))
         if want.evidence and known is not None:
-            whole = model.posterior(sentence)
+            whole = model.posterior(sentence, **under)
             if isinstance(model, TreeParser) and not model.constituents:
                 part = whole.condition(allowed=_allowed_arcs(known[n]))
             log_p = float(part.log_partition()[0]) - float(whole.log_partition()[0])
@@ -432,8 +430,11 @@ def _of_posteriors(
     return kind, entropies or None, evidence or None
 
 
-def _of_sentence(known: Any, n: int) -> Any:
-    return {name: rows[n] for name, rows in known.items()} if isinstance(known, Mapping) else known[n]
+def _of_sentence(given: Any, n: int) -> Any:
+    """Return what is known about a sentence, or its rules, which may be the same for all sentences; by layer."""
+    if isinstance(given, Mapping):
+        return {name: _of_sentence(own, n) for name, own in given.items()}
+    return given[n] if isinstance(given, Sequence) and not isinstance(given, str) else given
 
 
 def _states(model: Any, X: Any) -> list[Answer]:

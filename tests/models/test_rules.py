@@ -11,7 +11,7 @@ from numpy.testing import assert_allclose
 from tests.commands import run
 from tests.models.fitted import WORDS, fitted
 from tests.oracle.rules import satisfies
-from trelliswork import CRF, HMM, MRFTagger, evaluate
+from trelliswork import CRF, HMM, FactorialCRF, MRFTagger, evaluate
 from trelliswork.answers import Want, ask
 from trelliswork.errors import ImpossibleError, ShapeError, ValueRangeError
 from trelliswork.rules import AtMostOnce, Before, Count, Length, Pattern
@@ -136,6 +136,81 @@ def test_answers_have_the_probability_of_the_rules():
     assert evaluate(model, X, Y, rules=rule).accuracy < evaluate(model, X, Y).accuracy == 1
 
 
+LAYER_RULES = {"pos": AtMostOnce("D", "N") | Count("V", 2), "chunk": Length("X", 1) & Before("X", "Y")}
+
+
+def layered(engine):
+    options = {"sweep_tol": 1e-5, "max_sweeps": 1000}
+    model = FactorialCRF(("pos", "chunk"), features="U:%x[0,0]", engine=engine, l2=0.3, tol=1e-3, options=options)
+    return model.fit(X, {"pos": Y, "chunk": BIO})
+
+
+@pytest.mark.parametrize("names", [("pos", "chunk"), ("chunk",)])
+def test_rules_of_layers_by_enumeration(names):
+    model, sentence, rules = layered("exact"), ["the", "dog", "saw"], {name: LAYER_RULES[name] for name in names}
+    every = [dict(zip(model.layers, map(list, rows), strict=True)) for rows in product(
+        *(product(labels, repeat=3) for labels in model.labels_.values()))]  # fmt: skip
+    y = {name: [row[name] for row in every] for name in model.layers}
+    p = np.exp(model.log_prob([sentence] * len(every), y))
+    good = np.array([all(satisfies(rules[name], row[name]) for name in rules) for row in every])
+    q = np.where(good, p, 0) / p[good].sum()
+    best = np.argsort(-q, kind="stable")[:3]
+    assert_allclose(model.rules_probability([sentence], rules), p[good].sum(), 1e-6)
+    found = model._predict_layers([sentence], rules=rules)
+    assert_allclose(q[every.index({name: rows[0] for name, rows in found.items()})], q[best[0]], 1e-6)
+    for name, ((*rows,),) in model.predict_marginals([sentence], rules=rules).items():
+        for t, row in enumerate(rows):
+            want = {label: sum(q[n] for n, one in enumerate(every) if one[name][t] == label) for label in row}
+            assert_allclose(list(row.values()), list(want.values()), 1e-5, 1e-7)
+    (found,) = model.predict_topk([sentence], 3, rules=rules)
+    assert_allclose([share for _, share in found], q[best], 1e-5)
+    some = {name: [rows[best[1]], rows[int(np.flatnonzero(~good)[0])]] for name, rows in y.items()}
+    assert_allclose(np.exp(model.log_prob([sentence] * 2, some, rules=rules)), [q[best[1]], 0], 1e-6)
+    graph, plain = (model.posterior(sentence, engine="exact", **given) for given in ({"rules": rules}, {}))
+    assert_allclose((graph.log_partition() - plain.log_partition()).exp().item(), p[good].sum(), 1e-5)
+    assert_allclose(graph.entropy().item(), -(q[q > 0] * np.log(q[q > 0])).sum(), 1e-4)
+    assert model.posterior(["dog"], rules=rules, engine="exact").log_partition().item() > -np.inf
+
+
+@pytest.mark.parametrize("engine", ["bp", "structured_mean_field"])
+def test_rules_of_layers_in_engines_that_are_not_exact(engine, monkeypatch):
+    model, exact = layered(engine), layered("exact")
+    exact.weights_ = model.weights_
+    p = model.rules_probability(X, LAYER_RULES)
+    assert_allclose(p, exact.rules_probability(X, LAYER_RULES), atol=0.1)
+    for name, spans_of in model.predict_spans(X, rules=LAYER_RULES).items():
+        assert name == "chunk"
+        assert all(0 < share <= 1 for row in spans_of for _, share in row)
+    for limit in (5000, 1):  # exact decoding, and coordinate ascent
+        monkeypatch.setattr("trelliswork.inference.factorial.product.MAX_DENSE", limit)
+        for known in (None, {"pos": [["N", None, None], *([None] * len(x) for x in X[1:])]}):
+            found = model._predict_layers(X, rules=LAYER_RULES, known=known)
+            for name, rule in LAYER_RULES.items():
+                assert all(map(rule.holds, found[name]))
+    each = {"chunk": [None, Count("Y", 2), None, "AtMostOnce(X)"]}
+    found = model._predict_layers(X, rules=each, decoding="viterbi")["chunk"]
+    assert [Count("Y", 2).holds(found[1]), AtMostOnce("X").holds(found[3])] == [True, True]
+
+
+def test_answers_and_errors_with_rules_of_layers():
+    model = layered("bp")
+    want = Want(marginals=True, outcomes=True, spans=True, log_prob=True, entropy=True)
+    answers = ask(model, X, want, rules=LAYER_RULES)
+    assert_allclose([a.rules_probability for a in answers], model.rules_probability(X, LAYER_RULES))
+    assert all(LAYER_RULES["chunk"].holds(a.value["chunk"]) for a in answers)
+    assert evaluate(model, X, {"pos": Y, "chunk": BIO}, rules=LAYER_RULES).joint_accuracy < 1
+    for decoding in ("mbr", "mbr-span"):
+        assert len(model.predict(X, decoding=decoding, rules={"chunk": Length("X", 1)})) == 4
+    hard = {"pos": Count("D", 2)}
+    for query in (model.predict, model.predict_marginals):
+        with pytest.raises(ImpossibleError, match="sentence 1: no labeling of its 2 words satisfies Count"):
+            query(X, rules=hard)
+    with pytest.raises(ValueRangeError, match="rules must be a dict by layer, of the layers pos, chunk"):
+        model.predict(X, rules=AtMostOnce("D"))
+    with pytest.raises(ValueRangeError, match="no layer 'tags'"):
+        model.predict(X, rules={"tags": AtMostOnce("D")})
+
+
 def test_commands_with_rules(tmp_path):
     model = CRF("U:%x[0,0]\nB", scheme=None).fit(X, Y)
     model.input_ = {"format": "columns", "columns": [0], "label": 1, "separator": None}
@@ -157,7 +232,18 @@ def test_commands_with_rules(tmp_path):
     (tmp_path / "bad.rules").write_text("AtMostOnce(D)\nAtMostOnce(Nn)\n")
     done = run("tag", "tagger", "words", "--rules", "bad.rules", cwd=tmp_path)
     assert done.returncode == 1
-    assert "bad.rules: 'Nn' is not one of the labels: did you mean 'N'" in done.stderr.replace("\n", " ")
+    said = " ".join(done.stderr.split())
+    assert "bad.rules: AtMostOnce(\"Nn\"): 'Nn' is not one of the labels: did you mean 'N'" in said
+    with_layers = layered("bp")
+    with_layers.input_ = {"format": "columns", "columns": [0], "label": [1, 2], "separator": None}
+    with_layers.save(tmp_path / "layers")
+    (tmp_path / "chunk.rules").write_text("Length(X, 1)\n")
+    done = run("tag", "layers", "words", "--rules", "chunk=chunk.rules", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "I-X" not in done.stdout
+    done = run("tag", "layers", "words", "--rules", "chunk.rules", cwd=tmp_path)
+    assert done.returncode == 2
+    assert "must be LAYER=FILE, such as pos=fields.rules" in " ".join(done.stderr.split())
     (tmp_path / "hard.rules").write_text("Count(D, 3)\n")
     done = run("tag", "tagger", "words", "--rules", "hard.rules", cwd=tmp_path)
     assert done.returncode == 1

@@ -78,7 +78,7 @@ def check(case: Case, rtol: float) -> bool:
         if case.plain.log_z > -np.inf and under.scores.size:
             assert ruled.log_partition(case.scores)[0] == -np.inf
         with pytest.raises(ImpossibleError):
-            Ruled.of(case.rule, case.labels).label_marginals(case.scores)
+            Ruled.of(case.rule, case.labels).necessary(case.scores)
         return False
     every, (_, marginals) = ruled._sums(case.scores), ruled.label_marginals(case.scores)
     assert_allclose(every.log_z[0], under.log_z, rtol, rtol)
@@ -192,7 +192,7 @@ def test_impossible_rules_are_named():
     with pytest.raises(ImpossibleError, match=r"no labeling satisfies this rule"):
         Ruled.of(Count("A", 1) & Count("A", maximum=0) | Count("B", 9) & ~Count("B", 2), PLAIN)
     rule = AtMostOnce("B") & Count("A", 1, of="tokens") & Pattern(".{2,}")
-    for query in ("best_labels", "label_marginals"):
+    for query in ("best_labels", "necessary"):
         with pytest.raises(ImpossibleError, match=r'1 words satisfies Pattern\(".\{2,\}"\)') as caught:
             getattr(Ruled.of(rule, PLAIN), query)(scores)
         assert caught.value.sentence == 0

@@ -54,7 +54,7 @@ class RuledChain(NgramChain):
         self._which = sorted({*which, *also})
         automaton = ruled.joint(self._which)
         source, target = np.nonzero((scores.log_pairwise > -np.inf).any(axis=0))
-        pairs = Pairs.of(automaton.step, automaton.live, emitted, source, target)
+        pairs = Pairs.of(automaton, emitted, source, target)
         P, device = len(pairs.state), base._device
         if P > MOST_DENSE:
             raise LimitError(

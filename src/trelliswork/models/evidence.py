@@ -1,12 +1,17 @@
-"""Evidence about tokens: a label, a set of possible labels, or nothing."""
+"""Evidence: a label of a token, a set of possible labels, or nothing; and rules about whole sentences."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
+from itertools import groupby
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from trelliswork.data import Vocabulary
-from trelliswork.errors import ShapeError
+from trelliswork.errors import ShapeError, ValueRangeError
+from trelliswork.inference.chain import queries
+from trelliswork.rules import Rule, parse
+from trelliswork.rules.chains import Ruled
 
 Known = str | Collection[str] | None
 Labels = Sequence[Sequence[Known]]
@@ -29,3 +34,38 @@ def ruled_out(known: Labels, lengths: NDArray[np.int64], labels: Vocabulary) -> 
             out[i] = True
             out[i, labels.ids(names_of(token))] = False
     return out
+
+
+class SentenceRules:
+    """Rules of sentences, by layer of labels: one for all sentences, or a list with one for each, ``None`` for none."""
+
+    def __init__(self, layers: Sequence[tuple[Any, Sequence[str]]], n_sentences: int) -> None:
+        asked = [_asked(rules, labels, n_sentences) for rules, labels in layers]
+        self._each = list(zip(*asked, strict=True))
+
+    def split(self, batches: Iterator[Any]) -> Iterator[tuple[tuple[Any, ...], NDArray[np.int64], Any]]:
+        """Yield parts of batches of scored sentences, in order, that have the same rules.
+
+        These are what answers queries about each layer, the numbers of the sentences, and their scores.
+        """
+        first = 0
+        for scores in batches:
+            n = len(scores.lengths)
+            own = self._each[first : first + n]
+            for _, run in groupby(range(n), key=lambda b: tuple(map(id, own[b]))):
+                which = np.array(list(run))
+                yield own[which[0]], first + which, queries.take(scores, which)
+            first += n
+
+
+def _asked(rules: Any, labels: Sequence[str], n_sentences: int) -> list[Any]:
+    """Return for each sentence what answers queries about its labels: `queries`, or rules."""
+    each = rules if isinstance(rules, Sequence) and not isinstance(rules, str) else [rules] * n_sentences
+    if len(each) != n_sentences:
+        raise ShapeError(f"rules must be one for all sentences or a list of {n_sentences}, got {len(each)}.")
+    known = {one: parse(one) if isinstance(one, str) else one for one in dict.fromkeys(each)}
+    for one in known.values():
+        if one is not None and not isinstance(one, Rule):
+            raise ValueRangeError(f"a rule is a value of trelliswork.rules or its text, got {one!r:.60}.")
+    ruled = {one: queries if rule is None else Ruled.of(rule, labels) for one, rule in known.items()}
+    return [ruled[one] for one in each]

@@ -22,9 +22,9 @@ from trelliswork.inference.chain import queries
 from trelliswork.inference.chain.beam import Beam
 from trelliswork.inference.chain.queries import Scores, dense_parts
 from trelliswork.models.base import Estimator
-from trelliswork.models.evidence import Labels
+from trelliswork.models.evidence import Labels, SentenceRules
 from trelliswork.models.spans import THRESHOLD, Chains, Confident, SpanLabels
-from trelliswork.rules.chains import LOST, rules_of
+from trelliswork.rules.chains import LOST
 
 if TYPE_CHECKING:
     from trelliswork.answers import Answer
@@ -141,7 +141,7 @@ class Tagger(Structured):
         self._check_fitted()
         result = []
         for ask, scores in self._asked(X, known, rules):
-            rows = unpad(ask.label_marginals(scores, self._beam())[1], scores.lengths)
+            rows = unpad(self._marginals(ask, scores), scores.lengths)
             result += by_label(self.labels_, rows, scores.lengths)
         return result
 
@@ -196,13 +196,20 @@ class Tagger(Structured):
         self, X: Any, known: Labels | None = None, rules: Any = None, scored: Iterator[Scores] | None = None
     ) -> Iterator[tuple[Any, Scores]]:
         """Yield the scores of batches, in order, with what answers queries about them: ``queries``, or rules."""
-        first, given = 0, None if rules is None else rules_of(rules, self.labels_, len(X))
-        for scores in self._scored(X, known) if scored is None else scored:
-            if given is None:
-                yield queries, scores
-            else:
-                yield from given.batches(scores, first)
-            first += len(scores.lengths)
+        batches = self._scored(X, known) if scored is None else scored
+        if rules is None:
+            yield from ((queries, scores) for scores in batches)
+            return
+        for (ask,), numbers, part in SentenceRules([(rules, self.labels_)], len(X)).split(batches):
+            yield ask if ask is queries else ask.taken(numbers), part
+
+    def _marginals(self, ask: Any, scores: Scores) -> NDArray[np.floating]:
+        """Return p(label) (B, T, S); an error if rules make a sentence impossible."""
+        log_z, marginals = ask.label_marginals(scores, self._beam())
+        if ask is not queries:
+            ask.check(scores, log_z)
+        result: NDArray[np.floating] = marginals
+        return result
 
     def _decoded(
         self, X: Any, decoding: TagDecoding, known: Labels | None, rules: Any = None
@@ -212,7 +219,7 @@ class Tagger(Structured):
             if decoding == "viterbi":
                 yield ask.best_labels(scores, self._beam()), scores.lengths
             else:
-                yield ask.label_marginals(scores, self._beam())[1].argmax(axis=2), scores.lengths
+                yield self._marginals(ask, scores).argmax(axis=2), scores.lengths
 
     def _chains(self, X: Any, known: Labels | None = None, rules: Any = None) -> Chains:
         """Yield the sentences as chains, in order and in batches."""
@@ -258,12 +265,13 @@ class Tagger(Structured):
         labelings that agree with it. Under rules it is the probability given that they hold. A beam is not used.
         """
         self._check_fitted()
-        asked = self._asked(X, None, rules, self._agreeing(X, y))
-        parts = [
-            ask.log_partition(given) - ask.log_partition(every)
-            for (ask, every), (_, given) in zip(self._asked(X, None, rules), asked, strict=True)
-        ]
-        return np.minimum(np.concatenate([*parts, np.empty(0)]), 0.0)
+        asked, parts = self._asked(X, None, rules, self._agreeing(X, y)), [np.empty(0)]
+        for (ask, every), (_, given) in zip(self._asked(X, None, rules), asked, strict=True):
+            log_z = ask.log_partition(every)
+            if ask is not queries:
+                ask.check(every, log_z)
+            parts.append(ask.log_partition(given) - log_z)
+        return np.minimum(np.concatenate(parts), 0.0)
 
     def _by_spans(self, X: Any, known: Labels | None, rules: Any = None) -> list[list[str]]:
         """Return the labels with the best expected F1 of spans."""

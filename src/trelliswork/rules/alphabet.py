@@ -9,10 +9,11 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from trelliswork.data.schemes import Scheme, detect_scheme, joined_labels
+from trelliswork.data.schemes import detect_scheme, joined_labels
 from trelliswork.errors import ValueRangeError
-from trelliswork.rules.automata import Automaton, Mask, numbered
+from trelliswork.inference.chain.automata import Automaton, Mask, numbered
 
+BILOU = {"L-": "E-", "U-": "S-"}
 Spans = Literal["auto", "bio", "bioes", "run", "word"]
 
 
@@ -35,9 +36,7 @@ class Alphabet:
         """Return the alphabet of labels; by default their scheme is recognized."""
         names = tuple(labels)
         if spans == "auto":
-            names = tuple(
-                {"L": "E", "U": "S"}.get(name[:1], "") + name[1:] if _is_bilou(name) else name for name in names
-            )
+            names = tuple(BILOU.get(name[:2], name[:2]) + name[2:] for name in names)
             return cls(names, detect_scheme(names) or "run")
         return cls(names, spans)
 
@@ -50,9 +49,9 @@ class Alphabet:
     def _read(self) -> tuple[list[str], NDArray[np.int64], Mask]:
         """Types of spans, the type (L,) of each label, and whether a label continues the span of another (L, L)."""
         n = len(self.labels)
-        if self.spans in ("run", "word"):
+        if self.spans == "run" or self.spans == "word":
             return list(self.labels), np.arange(n), np.eye(n, dtype=bool) & (self.spans == "run")
-        return joined_labels(self.labels, _scheme(self.spans))
+        return joined_labels(self.labels, self.spans)
 
     @property
     def names(self) -> list[str]:
@@ -72,10 +71,6 @@ class Alphabet:
         own = np.array([label == name for label in self.labels])
         return np.tile(own if own.any() else self._is(name), 2)
 
-    def is_label(self, name: str) -> bool:
-        """Return whether a name is that of a label, and not of a type of spans of several words."""
-        return name in self.labels
-
     def _is(self, name: str) -> Mask:
         types, type_of, _ = self._read
         if name not in types:
@@ -88,7 +83,8 @@ class Alphabet:
 
     def over_labels(self, letters: Automaton) -> Automaton:
         """Return the minimal automaton over labels for one over letters: it remembers which labels would continue."""
-        L, joins = len(self.labels), self._read[2]
+        L = len(self.labels)
+        joins = self._read[2] & (letters.step[:, :L] != letters.step[:, L:]).any(axis=0)  # as far as it matters
         rows, after = np.unique(np.concatenate([np.zeros((1, L), bool), joins]), axis=0, return_inverse=True)
         begins, after = np.where(rows, 0, L) + np.arange(L), after.reshape(-1)
 
@@ -99,11 +95,3 @@ class Alphabet:
 
         codes, step = numbered(following, int(after[0]))
         return Automaton(step, letters.final[np.array(codes) // len(rows)]).minimal()
-
-
-def _is_bilou(name: str) -> bool:
-    return name[:2] in ("L-", "U-")
-
-
-def _scheme(spans: str) -> Scheme:
-    return "bioes" if spans == "bioes" else "bio"

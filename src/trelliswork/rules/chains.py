@@ -10,19 +10,18 @@ under the rules A of the product, and P of a single broken rule takes a product 
 until the sum of these bounds is below 1e-12, or the product has reached its limit: then log Z is an upper bound.
 """
 
+import math
 from collections.abc import Iterator, Sequence
 from copy import copy
 from functools import lru_cache
-from itertools import groupby
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-from trelliswork.errors import ImpossibleError, LimitError, ShapeError, ValueRangeError
-from trelliswork.inference.chain import queries
+from trelliswork.errors import ImpossibleError, LimitError
+from trelliswork.inference.chain.automata import Automaton, Mask
 from trelliswork.inference.chain.beam import Beam
-from trelliswork.inference.chain.beam.sparse import SparseChain
 from trelliswork.inference.chain.potentials import Floats, Integers, Potentials
 from trelliswork.inference.chain.product import product
 from trelliswork.inference.chain.queries import (
@@ -32,9 +31,8 @@ from trelliswork.inference.chain.queries import (
     dense_parts,
     label_marginals,
     log_partition,
+    take,
 )
-from trelliswork.rules.automata import Automaton, Mask
-from trelliswork.rules.text import parse
 from trelliswork.rules.values import Rule
 
 Doubles = NDArray[np.float64]
@@ -44,12 +42,12 @@ MOST_TRANSITIONS = 3_000_000  # of a product, for sums
 
 
 class Ruled:
-    """A rule over the labels of chains, as automata of the parts that must hold together."""
+    """Rules over the labels of chains that must hold together, as automata; asked like `chain.queries`."""
 
-    first = 0  # number of the first sequence, in messages
+    _numbers: Integers | None = None  # of the sequences, in messages
 
-    def __init__(self, rule: Rule, automata: Sequence[Automaton]) -> None:
-        self.rule, self.parts, self.automata = rule, rule.parts, list(automata)
+    def __init__(self, parts: Sequence[Rule], automata: Sequence[Automaton]) -> None:
+        self.parts, self.automata = tuple(parts), list(automata)
         for part, automaton in zip(self.parts, self.automata, strict=True):
             if automaton.is_empty:
                 raise ImpossibleError(f"{part!r}: no labeling satisfies this rule.")
@@ -64,9 +62,22 @@ class Ruled:
         """Return the rule over labels; what was made before is kept."""
         return _ruled(rule, tuple(labels))
 
+    @classmethod
+    def of_layers(cls, layers: Sequence["Ruled | None"], n_labels: Sequence[int]) -> "Ruled":
+        """Return the rules of layers of labels over all combinations of their labels; the last layer varies fastest."""
+        combined = np.unravel_index(np.arange(math.prod(n_labels)), tuple(n_labels))
+        lifted = [ruled.lifted(own) for ruled, own in zip(layers, combined, strict=True) if ruled is not None]
+        return cls([part for one in lifted for part in one.parts], [a for one in lifted for a in one.automata])
+
     def lifted(self, emits: NDArray[np.integer]) -> "Ruled":
-        """Return the rule over states that emit labels."""
-        return Ruled(self.rule, [automaton.lifted(emits) for automaton in self.automata])
+        """Return the rules over states that emit labels."""
+        return Ruled(self.parts, [automaton.lifted(emits) for automaton in self.automata])
+
+    def taken(self, which: Integers) -> Self:
+        """Return the rules of some of the sequences, whose numbers messages name."""
+        taken = copy(self)
+        taken._numbers = which if self._numbers is None else self._numbers[which]
+        return taken
 
     def joint(self, which: Sequence[int]) -> Automaton:
         """Return the automaton of some parts together."""
@@ -103,12 +114,12 @@ class Ruled:
         while len(which):
             found = list(self._products(scores, active, which))
             if sum(len(own) for own, _ in found) < len(which):
-                raise self._impossible(scores, which)
+                raise self.impossible(scores, active, which)
             for own, part in found:
                 try:
                     best = part.labels(best_labels(part.scores, beam))
                 except ImpossibleError:
-                    raise self._impossible(scores, own) from None
+                    raise self.impossible(scores, active, own) from None
                 labels[own, : best.shape[1]] = best
             more = self.broken(labels[which], scores.lengths[which])
             active[which] |= more
@@ -119,7 +130,7 @@ class Ruled:
         """Yield for each sequence its k best labelings (n, T) that satisfy all rules, and log p (n,) given them."""
         every, rows = self._checked(scores), np.arange(len(scores.lengths))
         for b in rows:
-            one = _take(scores, rows[b : b + 1])
+            one = take(scores, rows[b : b + 1])
             active = self.broken(best_labels(one), one.lengths)
             while True:
                 ((_, part),) = self._products(one, active, rows[:1])
@@ -142,8 +153,8 @@ class Ruled:
         return np.exp(np.minimum(every.log_z - np.where(possible, every.plain, 0.0), 0.0)), every.lost
 
     def label_marginals(self, scores: Scores, beam: Beam | None = None) -> tuple[Doubles, Floats]:
-        """Return log Z (B,) of the labelings that satisfy all rules, and p(label) (B, T, L)."""
-        every, rows = self._checked(scores, beam), np.arange(len(scores.lengths))
+        """Return log Z (B,) of the labelings that satisfy all rules, and p(label) (B, T, L); -inf and 0 without any."""
+        every, rows = self._sums(scores, beam), np.arange(len(scores.lengths))
         marginals = np.zeros(scores.log_unary.shape, scores.log_unary.dtype)
         for own, part in self._products(scores, every.active, rows):
             found = label_marginals(part.scores, beam)[1]
@@ -175,7 +186,7 @@ class Ruled:
         log_z, active, which = every.log_z, every.active, np.flatnonzero(plain > -np.inf)
         against, banned = np.full((B, m), -np.inf), np.zeros((B, m), bool)  # log P of breaking a part
         if m > FEW and len(which):
-            active[which] = self.broken(best_labels(_take(scores, which), beam), scores.lengths[which])
+            active[which] = self.broken(best_labels(take(scores, which), beam), scores.lengths[which])
             for r, automaton in enumerate(self.automata):
                 for own, part in self._parts(scores, ~automaton, which):
                     against[own, r] = np.minimum(log_partition(part.scores, beam) - plain[own], 0.0)
@@ -200,9 +211,13 @@ class Ruled:
     def _checked(self, scores: Scores, beam: Beam | None = None) -> "Sums":
         """Return sums; an impossible sentence is an error."""
         every = self._sums(scores, beam)
-        if (every.log_z == -np.inf).any():
-            raise self._impossible(scores, np.flatnonzero(every.log_z == -np.inf))
+        self.check(scores, every.log_z)
         return every
+
+    def check(self, scores: Scores, log_z: Doubles) -> None:
+        """Raise an error if log Z (B,) of a sequence is -inf."""
+        if (log_z == -np.inf).any():
+            raise self.impossible(scores, self._sums(scores).active, np.flatnonzero(log_z == -np.inf))
 
     def _too_many(self, which: Integers, log_p: Doubles) -> Integers:
         """Return those of some parts without which their product is not too large: the ones that are broken least."""
@@ -224,7 +239,7 @@ class Ruled:
             if row.any():
                 yield from self._parts(scores, self.joint(np.flatnonzero(row).tolist()), own)
             else:
-                yield own, Part(_take(scores, own), None)
+                yield own, Part(take(scores, own), None)
 
     def _parts(self, scores: Scores, automaton: Automaton, which: Integers) -> Iterator[tuple[Integers, "Part"]]:
         """Yield sequences and their products with an automaton; those that it cannot accept are left out."""
@@ -232,30 +247,23 @@ class Ruled:
         which = which[fits[which]]
         by_position = isinstance(scores, Potentials) and not scores.shared
         for own in which[:, None] if by_position else (which,) if len(which) else ():
-            yield own, Part(*product(_take(scores, own), automaton.step, automaton.final, automaton.live))
+            yield own, Part(*product(take(scores, own), automaton))
 
-    def _impossible(self, scores: Scores, which: Integers) -> ImpossibleError:
-        """Return the error of the first impossible sentence: it names a rule that no labeling satisfies."""
-        for b in which[:, None]:
-            culprit = repr(self.rule)
-            for part, automaton in zip(self.parts, self.automata, strict=True):
-                found = list(self._parts(scores, automaton, b))
-                if not found or log_partition(found[0][1].scores)[0] == -np.inf:
-                    culprit = repr(part)
-                    break
-            else:
-                some = [
-                    log_partition(part.scores)[0]
-                    for _, part in self._products(scores, np.ones((len(scores.lengths), len(self.parts)), bool), b)
-                ]
-                if some and some[0] > -np.inf:
+    def impossible(self, scores: Scores, active: Mask, which: Integers) -> ImpossibleError:
+        """Return the error of the first impossible sequence among some: it names rules that no labeling satisfies."""
+        m = len(self.parts)
+        for b in which.tolist():
+            one, place = take(scores, np.array([b])), np.zeros(1, np.int64)
+            for row in [np.zeros(m, bool), *np.eye(m, dtype=bool), active[b]]:
+                found = [log_partition(part.scores)[0] for _, part in self._products(one, row[None], place)]
+                if found and found[0] > -np.inf:
                     continue
-            sentence, n = self.first + int(b[0]), int(scores.lengths[b[0]])
-            problem = f"sentence {sentence}: no labeling of its {n} words "
-            plain = log_partition(_take(scores, b))[0] > -np.inf
-            problem += f"satisfies {culprit}." if plain else "is possible, whatever the rules."
-            return ImpossibleError(problem).at(sentence)
-        raise AssertionError("no sentence is impossible")
+                number = b if self._numbers is None else int(self._numbers[b])
+                rules = " & ".join(repr(part) for part, chosen in zip(self.parts, row, strict=True) if chosen)
+                problem = f"satisfies {rules}" if rules else "is possible, whatever the rules"
+                text = f"sentence {number}: no labeling of its {scores.lengths[b]} words {problem}."
+                return ImpossibleError(text).at(number)
+        raise AssertionError("no sequence is impossible")
 
 
 class Sums(NamedTuple):
@@ -278,36 +286,6 @@ class Part(NamedTuple):
         return states if self.label_of is None else np.append(self.label_of, -1)[states]
 
 
-def _take(scores: Scores, which: Integers) -> Scores:
-    return scores.take(which) if isinstance(scores, SparseChain) else scores.take(which, scores.log_unary.dtype.type)
-
-
-class rules_of:  # noqa: N801, reads as a function
-    """Rules of sentences: one for all, or a list with one for each, ``None`` for none."""
-
-    def __init__(self, rules: Any, labels: Sequence[str], n_sentences: int) -> None:
-        each = rules if isinstance(rules, Sequence) and not isinstance(rules, str) else [rules]
-        if each is rules and len(rules) != n_sentences:
-            raise ShapeError(f"rules must be one for all sentences or a list of {n_sentences}, got {len(rules)}.")
-        known = {one: parse(one) if isinstance(one, str) else one for one in dict.fromkeys(each)}
-        for one in known.values():
-            if one is not None and not isinstance(one, Rule):
-                raise ValueRangeError(f"a rule is a value of trelliswork.rules or its text, got {one!r:.60}.")
-        ruled = {one: queries if rule is None else Ruled.of(rule, labels) for one, rule in known.items()}
-        self._each = [ruled[one] for one in each]
-
-    def batches(self, scores: Scores, first: int) -> Iterator[tuple[Any, Scores]]:
-        """Yield parts of a batch of sequences under the same rules; ``first`` is the number of its first sequence."""
-        n = len(scores.lengths)
-        own = self._each[first : first + n] if len(self._each) > 1 else self._each * n
-        for _, run in groupby(range(n), key=lambda b: id(own[b])):
-            which = np.array(list(run))
-            ask = copy(own[which[0]]) if own[which[0]] is not queries else queries
-            if ask is not queries:
-                ask.first = first + int(which[0])
-            yield ask, scores if len(which) == n else _take(scores, which)
-
-
 @lru_cache(maxsize=64)
 def _ruled(rule: Rule, labels: tuple[str, ...]) -> Ruled:
-    return Ruled(rule, [part.automaton(labels) for part in rule.parts])
+    return Ruled(rule.parts, [part.automaton(labels) for part in rule.parts])

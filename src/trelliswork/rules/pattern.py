@@ -10,21 +10,22 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from trelliswork.errors import ValueRangeError
+from trelliswork.errors import LimitError, ValueRangeError
+from trelliswork.inference.chain.automata import Automaton, Mask, numbered
 from trelliswork.rules.alphabet import Alphabet
-from trelliswork.rules.automata import Automaton, Mask, numbered
 
 TOKEN = re.compile(
     r"""\s*(?:(?P<sign>[()|*+?.]|\{\d+(?:,\d*)?\})|"([^"]+)"|'([^']+)'|([^\s"'(){}|*+?.][^\s"'(){}|*+?]*))"""
 )
 TIMES = {"*": (0, None), "+": (1, None), "?": (0, 1)}
 MOST = 2_000  # positions of a pattern, after repetitions are written out
+Tokens = list[tuple[bool, str]]  # whether they are signs, and the text; the next one is the last
 
 
 def parsed(text: object) -> tuple[Any, list[str]]:
     """Return the tree of a pattern, and the names in it; raise an error if it is not well formed.
 
-    A tree is a name, "." , or a tuple of ``"|"``, ``" "`` or ``"{"`` and its parts.
+    A tree is a name, a mask of letters, ``(".",)``, or a tuple of ``"|"``, ``" "`` or ``"{"`` and its parts.
     """
     if not isinstance(text, str):
         raise ValueRangeError(f"a pattern is a string such as 'Number Street+ City', got {text!r}.")
@@ -37,50 +38,49 @@ def parsed(text: object) -> tuple[Any, list[str]]:
             raise ValueRangeError(f"the pattern {text!r} cannot be read at {text[at:].strip()[:20]!r}.")
         tokens.append((bool(match["sign"]), next(filter(None, match.groups()))))
         at = match.end()
-    tree, rest = _alternatives(text, tokens)
-    if rest:
-        raise _error(text, f"{rest[0][1]!r} is not expected")
-    return tree, list(dict.fromkeys(name for sign, name in tokens if not sign))
-
-
-Tokens = list[tuple[bool, str]]  # whether they are signs, and the text
+    names = list(dict.fromkeys(name for sign, name in tokens if not sign))
+    tokens.reverse()
+    tree = _alternatives(text, tokens)
+    if tokens:
+        raise _error(text, f"{tokens[-1][1]!r} is not expected")
+    return tree, names
 
 
 def _error(text: str, problem: str) -> ValueRangeError:
     return ValueRangeError(f"the pattern {text!r} is not well formed: {problem}.")
 
 
-def _alternatives(text: str, tokens: Tokens) -> tuple[Any, Tokens]:
-    """Return alternatives and the tokens after them."""
-    parts: list[Any] = []
-    while not parts or tokens[:1] == [(True, "|")]:
-        items, tokens = [], tokens[1:] if parts else tokens
-        while tokens and tokens[0] not in ((True, "|"), (True, ")")):
-            item, tokens = _item(text, tokens)
-            items.append(item)
-        parts.append((" ", *items))
-    return ("|", *parts), tokens
+def _alternatives(text: str, tokens: Tokens) -> Any:
+    """Return alternatives, which are taken from the tokens."""
+    parts: list[Any] = [[]]
+    while tokens and tokens[-1] != (True, ")"):
+        if tokens[-1] == (True, "|"):
+            tokens.pop()
+            parts.append([])
+        else:
+            parts[-1].append(_item(text, tokens))
+    return ("|", *((" ", *items) for items in parts))
 
 
-def _item(text: str, tokens: Tokens) -> tuple[Any, Tokens]:
-    """Return one item with its repetitions, and the tokens after it."""
-    (sign, value), tokens = tokens[0], tokens[1:]
+def _item(text: str, tokens: Tokens) -> Any:
+    """Return one item with its repetition, which are taken from the tokens."""
+    sign, value = tokens.pop()
     tree: Any = (value,) if sign else value
     if sign and value == "(":
-        tree, tokens = _alternatives(text, tokens)
+        tree = _alternatives(text, tokens)
         if not tokens:
             raise _error(text, "a parenthesis is not closed")
-        tokens = tokens[1:]
+        tokens.pop()
     elif sign and value != ".":
         raise _error(text, f"{value!r} has nothing to repeat")
-    while tokens and tokens[0][0] and (tokens[0][1] in TIMES or tokens[0][1][0] == "{"):
-        value, tokens = tokens[0][1], tokens[1:]
-        low, comma, high = value[1:-1].partition(",")
-        limits = TIMES.get(value) or (int(low), int(high) if high else None if comma else int(low))
-        if not limits[0] <= (limits[0] if limits[1] is None else limits[1]) <= MOST:
-            raise _error(text, f"{value} is no number of repetitions up to {MOST}")
-        tree = ("{", tree, *limits)
-    return tree, tokens
+    if not tokens or not tokens[-1][0] or tokens[-1][1] in ("(", ")", "|", "."):
+        return tree
+    _, value = tokens.pop()
+    low, comma, high = value[1:-1].partition(",")
+    limits = TIMES.get(value) or (int(low), int(high) if high else None if comma else int(low))
+    if not limits[0] <= (limits[0] if limits[1] is None else limits[1]) <= MOST:
+        raise _error(text, f"{value} is no number of repetitions up to {MOST}")
+    return ("{", tree, *limits)
 
 
 class Part(NamedTuple):
@@ -94,8 +94,8 @@ class Part(NamedTuple):
 class _Positions:
     """The positions of a pattern: letters that may stand there, and the positions that may follow."""
 
-    def __init__(self, text: str, alphabet: Alphabet) -> None:
-        self._text, self._alphabet = text, alphabet
+    def __init__(self, alphabet: Alphabet) -> None:
+        self._alphabet = alphabet
         self.letters: list[Mask] = []
         self._follow: list[int] = []
         self._inside: dict[int, int] = {}  # of a span, the position of the words that go on with it
@@ -104,13 +104,15 @@ class _Positions:
         """Return a part of the tree with new positions."""
         alphabet, whole = self._alphabet, Part(True, 0, 0)
         match tree:
-            case str() if not alphabet.is_label(tree):
+            case str() if tree not in alphabet.labels:
                 head, tail = self._add(alphabet.starts(tree)), self._add(alphabet.goes_on(tree))
                 self._inside |= dict.fromkeys(_bits(head.first | tail.first), tail.first)
                 self._link(head.last | tail.last, tail.first)
                 return Part(False, head.first, head.last | tail.last)
             case str():
                 return self._add(alphabet.tokens(tree))
+            case np.ndarray():
+                return self._add(tree)
             case (".",):
                 return self._add(np.ones(alphabet.n_letters, bool))
             case ("|", *parts):
@@ -144,17 +146,17 @@ class _Positions:
 
     def _add(self, letters: Mask) -> Part:
         if len(self.letters) >= MOST:
-            raise _error(self._text, f"it has more than {MOST:,} names, repetitions included")
+            raise LimitError(f"it has more than {MOST:,} names, repetitions included.")
         self.letters.append(letters)
         self._follow.append(0)
         bit = 1 << (len(self.letters) - 1)
         return Part(False, bit, bit)
 
 
-def compiled(text: str, alphabet: Alphabet) -> Automaton:
+def compiled(tree: Any, alphabet: Alphabet) -> Automaton:
     """Return an automaton over the letters of an alphabet."""
-    positions, n = _Positions(text, alphabet), alphabet.n_letters
-    whole = positions.build(parsed(text)[0])
+    positions, n = _Positions(alphabet), alphabet.n_letters
+    whole = positions.build(tree)
     rows = np.array([*positions.letters, np.arange(n) < n // 2]).reshape(-1, n)
     columns, column_of = np.unique(rows, axis=1, return_inverse=True)
     # Letters of one kind may stand at the same positions, and go on with a span, or not.

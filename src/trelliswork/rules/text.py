@@ -11,13 +11,7 @@ from trelliswork.errors import DataError, TrellisworkError, ValueRangeError
 from trelliswork.rules import values
 from trelliswork.rules.values import Rule
 
-KINDS: dict[str, Any] = {
-    kind.__name__: kind
-    for kind in (
-        values.AtMostOnce, values.Before, values.Count, values.Exactly, values.Forbidden, values.IsSpan, values.Length,
-        values.Pattern,
-    )
-}  # fmt: skip
+KINDS: dict[str, Any] = {kind.__name__: kind for kind in values.Written.__subclasses__()}
 LONGEST = 100_000  # characters of a text
 
 

@@ -5,22 +5,22 @@ itself. Rules are combined by ``&``, ``|`` and ``~``; ``repr`` writes a rule as 
 """
 
 import json
-from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from functools import lru_cache, reduce
 from typing import Any, Literal
 
 import numpy as np
 
+from trelliswork.compute.display import Displayed
 from trelliswork.errors import LimitError, ValueRangeError
+from trelliswork.inference.chain.automata import Automaton, Mask
 from trelliswork.rules.alphabet import Alphabet, Spans
-from trelliswork.rules.automata import Automaton, Mask
 from trelliswork.rules.pattern import compiled, parsed
 
-LARGEST = 2_000  # number in a rule
+LARGEST = 1_000  # number in a rule
 
 
-class Rule:
+class Rule(Displayed):
     """Base of all rules.
 
     Attributes
@@ -61,9 +61,9 @@ class Rule:
         """The rules that must hold together."""
         return (self,)
 
-    @abstractmethod
     def _letters(self, alphabet: Alphabet) -> Automaton:
-        """Return an automaton over the letters of an alphabet."""
+        """Return an automaton over the letters of an alphabet: that of all parts together."""
+        return reduce(Automaton.__and__, (part._letters(alphabet) for part in self.parts))
 
     def automaton(self, labels: Sequence[str], spans: Spans = "auto") -> Automaton:
         """Return the minimal automaton over the numbers of labels.
@@ -85,24 +85,19 @@ class Rule:
         if alphabet.spans != "run":
             more = [name if name == "O" or name[1:2] == "-" else f"B-{name}" for name in more]
         names = list(dict.fromkeys([*alphabet.labels, *more]))
-        return self.automaton(names, alphabet.spans).accepts(map(names.index, alphabet.labels))
-
-    def _repr_svg_(self) -> str:
-        """Return a drawing of the automaton for notebooks."""
-        from trelliswork.rules.drawing import drawing
-
-        return drawing(self)
+        ids = [names.index(label) for label in alphabet.labels]
+        return all(part.automaton(names, alphabet.spans).accepts(ids) for part in self.parts)
 
 
 @lru_cache(maxsize=1024)
 def _automaton(rule: Rule, alphabet: Alphabet) -> Automaton:
     try:
         return alphabet.over_labels(rule._letters(alphabet))
-    except LimitError as error:
-        raise LimitError(f"{rule!r}: {error}") from None
+    except (LimitError, ValueRangeError) as error:
+        raise type(error)(f"{rule!r}: {error}") from None
 
 
-class _Written(Rule):
+class Written(Rule):
     """A rule with arguments, which are kept as they are written."""
 
     def __init__(self, names: Sequence[str], *arguments: object, **options: object) -> None:
@@ -133,7 +128,7 @@ def _limits(rule: str, minimum: Any, maximum: Any, least: int = 0) -> tuple[int,
     return low, high
 
 
-class Count(_Written):
+class Count(Written):
     """A label has between ``minimum`` and ``maximum`` spans; or tokens, with ``of="tokens"``.
 
     Examples
@@ -157,24 +152,20 @@ class Count(_Written):
     def _letters(self, alphabet: Alphabet) -> Automaton:
         (label,) = self.names
         event = alphabet.tokens(label) if self.of == "tokens" else alphabet.starts(label)
-        return _counter(event, self.minimum, self.maximum)
+        return _counter(alphabet, event, self.minimum, self.maximum)
 
 
-def _counter(event: Mask, minimum: int, maximum: int | None) -> Automaton:
+def _counter(alphabet: Alphabet, event: Mask, minimum: int, maximum: int | None) -> Automaton:
     """Return the automaton that counts the letters of an event."""
-    n = minimum if maximum is None else maximum + 1
-    step = _loops(n + 1, len(event))
-    step[:-1, event] += 1
-    count = np.arange(n + 1)
-    return Automaton(step, (count >= minimum) & (maximum is None or count < n))
+    return compiled((" ", ("{", (" ", _any(~event), event), minimum, maximum), _any(~event)), alphabet)
 
 
-def _loops(n_states: int, n_letters: int) -> Any:
-    """Return a table of next states in which every state stays as it is."""
-    return np.repeat(np.arange(n_states, dtype=np.int32)[:, None], n_letters, axis=1)
+def _any(letters: Mask) -> Any:
+    """Return the expression for any number of some letters."""
+    return ("{", letters, 0, None)
 
 
-class AtMostOnce(_Written):
+class AtMostOnce(Written):
     """Each of these labels has at most one span.
 
     Examples
@@ -194,10 +185,11 @@ class AtMostOnce(_Written):
         return tuple(AtMostOnce(label) for label in self.names)
 
     def _letters(self, alphabet: Alphabet) -> Automaton:
-        return reduce(Automaton.__and__, (_counter(alphabet.starts(label), 0, 1) for label in self.names))
+        each = (_counter(alphabet, alphabet.starts(label), 0, 1) for label in self.names)
+        return reduce(Automaton.__and__, each)
 
 
-class Exactly(_Written):
+class Exactly(Written):
     """Each of these labels has exactly this number of spans: ``Exactly(Street=1, Zip=1)``, or with a dict.
 
     Examples
@@ -219,11 +211,11 @@ class Exactly(_Written):
         return tuple(Exactly({name: n}) for name, n in self.spans.items())
 
     def _letters(self, alphabet: Alphabet) -> Automaton:
-        each = (_counter(alphabet.starts(label), n, n) for label, n in self.spans.items())
+        each = (_counter(alphabet, alphabet.starts(label), n, n) for label, n in self.spans.items())
         return reduce(Automaton.__and__, each)
 
 
-class Forbidden(_Written):
+class Forbidden(Written):
     """No span of ``second`` comes anywhere after one of ``first``.
 
     Examples
@@ -239,7 +231,12 @@ class Forbidden(_Written):
         return _never_after(alphabet, *self.names)
 
 
-class Before(_Written):
+def _never_after(alphabet: Alphabet, first: str, second: str) -> Automaton:
+    start = alphabet.starts(first)
+    return compiled((" ", _any(~start), ("{", (" ", start, _any(~alphabet.starts(second))), 0, 1)), alphabet)
+
+
+class Before(Written):
     """All spans of ``first`` come before those of ``second``; a sentence may lack either.
 
     Examples
@@ -257,14 +254,7 @@ class Before(_Written):
         return _never_after(alphabet, *self.names[::-1])
 
 
-def _never_after(alphabet: Alphabet, first: str, second: str) -> Automaton:
-    step = _loops(3, alphabet.n_letters)
-    step[0, alphabet.starts(first)] = 1
-    step[1, alphabet.starts(second)] = 2
-    return Automaton(step, np.array([True, True, False]))
-
-
-class Length(_Written):
+class Length(Written):
     """Every span of a label has between ``minimum`` and ``maximum`` words.
 
     Examples
@@ -279,22 +269,13 @@ class Length(_Written):
         super().__init__([label], label, maximum=maximum, **least)
 
     def _letters(self, alphabet: Alphabet) -> Automaton:
-        (label,), minimum, maximum = self.names, self.minimum, self.maximum
-        n = minimum if maximum is None else maximum
-        dead, more = n + 1, np.minimum(np.arange(n) + 2, n)  # states 1 to n count the words
-        start, goes_on = alphabet.starts(label), alphabet.goes_on(label)
-        closed = np.arange(n + 1) >= minimum
-        closed[0] = True
-        step = np.full((n + 2, alphabet.n_letters), dead, np.int32)
-        step[:-1][closed] = 0
-        step[np.ix_(np.append(closed, False), start)] = 1
-        step[1:n, goes_on] = more[: n - 1, None]
-        step[n, goes_on] = n if maximum is None else dead
-        step[0, goes_on] = 0  # of a span that did not start: there is none
-        return Automaton(step, np.append(closed, False))
+        start, goes_on = alphabet.starts(self.names[0]), alphabet.goes_on(self.names[0])
+        more = None if self.maximum is None else self.maximum - 1
+        span = (" ", start, ("{", goes_on, self.minimum - 1, more))
+        return compiled(("{", ("|", ~(start | goes_on), span), 0, None), alphabet)
 
 
-class IsSpan(_Written):
+class IsSpan(Written):
     """The words ``start`` to ``stop - 1`` are one span of a label, neither shorter nor longer.
 
     Examples
@@ -309,18 +290,15 @@ class IsSpan(_Written):
         super().__init__([label], label, start, stop)
 
     def _letters(self, alphabet: Alphabet) -> Automaton:
-        (label,), start, stop = self.names, self.start, self.stop
-        found, dead = stop + 1, stop + 2
-        step = _loops(stop + 3, alphabet.n_letters)
-        step[:start] += 1
-        step[start : stop + 1] = dead
-        step[start, alphabet.starts(label)] = start + 1
-        step[start + 1 : stop, alphabet.goes_on(label)] = np.arange(start + 2, stop + 1)[:, None]
-        step[stop, ~alphabet.goes_on(label)] = found
-        return Automaton(step, np.isin(np.arange(stop + 3), (stop, found)))
+        start, goes_on = alphabet.starts(self.names[0]), alphabet.goes_on(self.names[0])
+        more = self.stop - self.start - 1
+        after = ("{", (" ", ~goes_on, _any(start | ~start)), 0, 1)
+        return compiled(
+            (" ", ("{", (".",), self.start, self.start), start, ("{", goes_on, more, more), after), alphabet
+        )
 
 
-class Pattern(_Written):
+class Pattern(Written):
     r"""The whole sentence matches a regular expression over labels and spans.
 
     A label such as ``B-PER``, ``O`` or a plain tag stands for one token, a type of spans such as ``PER`` for a whole
@@ -338,10 +316,11 @@ class Pattern(_Written):
 
     def __init__(self, text: str) -> None:
         self.text = text
-        super().__init__(parsed(text)[1], text)
+        self._tree, names = parsed(text)
+        super().__init__(names, text)
 
     def _letters(self, alphabet: Alphabet) -> Automaton:
-        return compiled(self.text, alphabet)
+        return compiled(self._tree, alphabet)
 
 
 class _Combined(Rule):
@@ -370,9 +349,6 @@ class AllOf(_Combined):
     def parts(self) -> tuple[Rule, ...]:
         """The rules."""
         return tuple(dict.fromkeys(part for rule in self.rules for part in rule.parts))
-
-    def _letters(self, alphabet: Alphabet) -> Automaton:
-        return reduce(Automaton.__and__, (rule._letters(alphabet) for rule in self.rules))
 
 
 class AnyOf(_Combined):

@@ -71,25 +71,35 @@ RulesOption = Annotated[
     typer.Option(
         "--rules",
         help="File of rules that the labels of every sentence must satisfy, one to a line, such as "
-        "AtMostOnce(ZipCode) or Before(Street, City).",
+        "AtMostOnce(ZipCode) or Before(Street, City); for several layers chunk=FILE.",
         show_default=False,
     ),
 ]
 
 
-def rules_for(tagger: Any, path: str | None) -> Any:
-    """Return the rules of a file, checked against the labels of a tagger; ``None`` without a file."""
-    if path is None:
+def rules_for(tagger: Any, given: str | None) -> Any:
+    """Return the rules of ``--rules``, checked against the labels of a tagger; ``None`` without the option."""
+    if given is None:
         return None
-    from trelliswork.models.tasks import LayeredTagger
+    from trelliswork.answers import layer_labels
+
+    layers = layer_labels(tagger)
+    if "" in layers:
+        return _rules(given, layers[""])
+    pairs = [part.partition("=")[::2] for part in given.split(",")]
+    if not all(name in layers and path for name, path in pairs):
+        example = f"{next(iter(layers))}=fields.rules"
+        raise typer.BadParameter(f"--rules must be LAYER=FILE, such as {example}, of {', '.join(layers)}; got {given}.")
+    return {name: _rules(path, layers[name]) for name, path in pairs}
+
+
+def _rules(path: str, labels: Any) -> Any:
     from trelliswork.rules import read
     from trelliswork.rules.chains import Ruled
 
-    if isinstance(tagger, LayeredTagger):
-        raise DataError(f"{path}: rules are for taggers with one layer of labels.")
     rules = read(path)
     try:
-        Ruled.of(rules, tagger.labels_)
+        Ruled.of(rules, labels)
     except TrellisworkError as error:
         raise DataError(f"{path}: {error}") from None
     return rules

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trelliswork.compute.limits import check_cost
+from trelliswork.inference.chain.automata import Automaton
 from trelliswork.inference.chain.beam.sparse import SparseChain, SparseTransitions
 from trelliswork.inference.chain.potentials import Integers, Potentials
 from trelliswork.inference.chain.queries import Scores
@@ -27,13 +28,9 @@ class Pairs(NamedTuple):
     entry: Integers  # (E,) transitions of the chain
 
     @classmethod
-    def of(
-        cls, step: NDArray[np.integer], live: NDArray[np.bool_], label_of: Integers, source: Integers, target: Integers
-    ) -> "Pairs":
-        """Return the product of an automaton (Q, L) with the transitions of a chain, which are sorted by source.
-
-        ``live`` (Q,) are the automaton's states from which a labeling can be accepted.
-        """
+    def of(cls, automaton: Automaton, label_of: Integers, source: Integers, target: Integers) -> "Pairs":
+        """Return the product of an automaton with the transitions of a chain, which are sorted by source."""
+        step, live = automaton.step, automaton.live
         after = np.zeros(step.shape, bool)
         after[step, np.arange(step.shape[1])] = True
         valid = (after & live[:, None])[:, label_of]
@@ -44,14 +41,12 @@ class Pairs(NamedTuple):
         following = step[q, label_of[target[entry]]]
         kept = live[following]
         q, entry, following = q[kept], entry[kept], following[kept]
-        automaton, state = np.nonzero(valid)
-        first = automaton == step[0, label_of[state]]
-        return cls(state, automaton, first, number[q, source[entry]], number[following, target[entry]], entry)
+        reached, state = np.nonzero(valid)
+        first = reached == step[0, label_of[state]]
+        return cls(state, reached, first, number[q, source[entry]], number[following, target[entry]], entry)
 
 
-def product(
-    scores: Scores, step: NDArray[np.integer], final: NDArray[np.bool_], live: NDArray[np.bool_]
-) -> tuple[Scores, Integers | None]:
+def product(scores: Scores, automaton: Automaton) -> tuple[Scores, Integers | None]:
     """Return chains whose labelings are those that an automaton accepts, and the label of each state.
 
     ``None`` stands for states that emit labels themselves: those of sparse chains. Transitions by position need a dense
@@ -61,15 +56,15 @@ def product(
     none = dtype.type(-np.inf)
     if isinstance(scores, SparseChain):
         s = scores.transitions
-        pairs = Pairs.of(step, live, s.emits.astype(np.int64), s.sources.astype(np.int64), s.targets.astype(np.int64))
+        pairs = Pairs.of(automaton, *(x.astype(np.int64) for x in (s.emits, s.sources, s.targets)))
         start, end, label_of = scores.log_start[pairs.state], scores.log_end[pairs.state], s.emits
         weights = scores.log_weights[pairs.entry]
     else:
         label_of = np.arange(scores.log_unary.shape[2], dtype=np.int32)
         source, target = np.nonzero((scores.log_pairwise > -np.inf).any(axis=0))
-        pairs = Pairs.of(step, live, label_of.astype(np.int64), source, target)
+        pairs = Pairs.of(automaton, label_of.astype(np.int64), source, target)
         start = end = np.zeros(len(pairs.state), dtype)
-    start, end = np.where(pairs.first, start, none), np.where(final[pairs.automaton], end, none)
+    start, end = np.where(pairs.first, start, none), np.where(automaton.final[pairs.automaton], end, none)
     if isinstance(scores, Potentials):
         source, target = source[pairs.entry], target[pairs.entry]
         if not scores.shared:

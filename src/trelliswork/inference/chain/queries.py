@@ -5,6 +5,7 @@ States of sparse chains emit labels. Answers are about labels, so that callers n
 
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -75,6 +76,13 @@ def dense_parts(scores: Scores) -> Iterator[tuple[Potentials, Integers | None]]:
         return
     for first, last in batches(scores.lengths, max(1, DENSE_SCORES // scores.transitions.n_states)):
         yield scores.take(np.arange(first, last)).dense(), scores.transitions.emits.astype(np.int64)
+
+
+def take(scores: Any, which: Integers) -> Any:
+    """Return some of the sequences of a batch in the same precision; the batch itself if they are all."""
+    if np.array_equal(which, np.arange(len(scores.lengths))):
+        return scores
+    return scores.take(which, scores.log_unary.dtype.type) if isinstance(scores, Potentials) else scores.take(which)
 
 
 def scaled(scores: Scores, factor: float) -> Scores:

@@ -11,7 +11,7 @@ from trelliswork.compute import threads
 from trelliswork.compute.checks import check_possible, check_shape
 from trelliswork.compute.padding import mask
 from trelliswork.errors import ValueRangeError
-from trelliswork.inference.chain import Potentials, viterbi
+from trelliswork.inference.chain import Potentials
 from trelliswork.inference.chain import score as chain_score
 from trelliswork.inference.factorial import bp, mean_field, product
 from trelliswork.inference.factorial.potentials import FactorialPotentials, Floats, Integers, Pair
@@ -129,7 +129,7 @@ def decode(
     labels = [np.full(unary.shape[:2], -1, np.int64) for unary in p.log_unary]
     scores = np.empty(len(p.lengths))
     solve, options = engine(name), Options(**settings)
-    if product.n_states(p.tables) <= MAX_DECODED:
+    if product.n_states(p.tables) <= (MAX_DECODED if p.rules is None else product.MAX_DENSE):
         name = "exact"
 
     def work(which: Integers) -> None:
@@ -146,7 +146,8 @@ def decode(
 def _climb(p: FactorialPotentials, solution: Solution) -> tuple[list[Integers], NDArray[np.float64]]:
     """Start from the best path of each layer, then run coordinate ascent on the score of all layers."""
     tables = p.tables
-    labels = [viterbi(tables.chain(d, unary, p.lengths))[0] for d, unary in enumerate(solution.log_unary)]
+    chains = [tables.chain(d, unary, p.lengths) for d, unary in enumerate(solution.log_unary)]
+    labels = [p.asked(d).best_labels(own) for d, own in enumerate(chains)]
     scores = score(p, labels)
     for _ in range(20 if tables.ties else 0):
         before = scores
@@ -155,7 +156,7 @@ def _climb(p: FactorialPotentials, solution: Solution) -> tuple[list[Integers], 
             for e in tables.tied_to(d):
                 table = tables.log_between[e, d] if e < d else tables.log_between[d, e].T
                 unary += table[np.maximum(labels[e], 0)]
-            labels[d] = viterbi(tables.chain(d, unary, p.lengths))[0]
+            labels[d] = p.asked(d).best_labels(tables.chain(d, unary, p.lengths))
         scores = score(p, labels)
         if not (scores > before + 1e-6 * np.abs(before)).any():
             break

@@ -1,8 +1,9 @@
 """Input of every engine of factorial chains: checked scores, and the tables that all sequences share."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -10,7 +11,7 @@ from numpy.typing import NDArray
 from trelliswork.compute.checks import check_lengths, check_scores, check_shape
 from trelliswork.compute.padding import mask
 from trelliswork.errors import ShapeError, ValueRangeError
-from trelliswork.inference.chain import Potentials, chain_potentials
+from trelliswork.inference.chain import Potentials, chain_potentials, queries
 
 Floats = NDArray[np.floating]
 Integers = NDArray[np.int64]
@@ -76,23 +77,29 @@ class FactorialPotentials:
     log_unary: tuple[Floats, ...]  # (B, T, S_d) of each layer; positions at or after lengths[b] are never read
     tables: Tables
     lengths: Integers  # (B,)
+    rules: Any = None  # of the layers: ``layers[d]`` and ``joint`` answer queries about the chains, as `queries` does
+
+    def asked(self, d: int) -> Any:
+        """Return what answers queries about the chain of layer d: `queries`, or its rules."""
+        return queries if self.rules is None else self.rules.layers[d]
 
     def scaled(self, factor: float) -> "FactorialPotentials":
         """Return the potentials with all scores multiplied by a factor."""
         by, tables = self.tables.dtype.type(factor), self.tables
         between = {pair: table * by for pair, table in tables.log_between.items()}
         scaled = Tables([matrix * by for matrix in tables.log_pairwise], between)
-        return FactorialPotentials(tuple(unary * by for unary in self.log_unary), scaled, self.lengths)
+        return replace(self, log_unary=tuple(unary * by for unary in self.log_unary), tables=scaled)
 
     def take(self, which: Integers) -> "FactorialPotentials":
         """Return some of the sequences, cut to the longest of them."""
-        lengths = self.lengths[which]
-        return FactorialPotentials(tuple(u[which, : lengths.max()] for u in self.log_unary), self.tables, lengths)
+        lengths, rules = self.lengths[which], self.rules and self.rules.taken(which)
+        unary = tuple(u[which, : lengths.max()] for u in self.log_unary)
+        return FactorialPotentials(unary, self.tables, lengths, rules)
 
     def double(self) -> "FactorialPotentials":
         """Return the potentials in float64."""
         unary = tuple(u.astype(np.float64) for u in self.log_unary)
-        return FactorialPotentials(unary, self.tables.double, self.lengths)
+        return replace(self, log_unary=unary, tables=self.tables.double)
 
 
 def factorial_potentials(

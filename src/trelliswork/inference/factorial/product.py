@@ -10,6 +10,7 @@ labels, where the matrix of the product chain would need a million. The recursio
 import math
 from collections.abc import Sequence
 from functools import reduce
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,6 +18,7 @@ from numpy.typing import NDArray
 from trelliswork.compute.checks import number_of_best
 from trelliswork.errors import ValueRangeError
 from trelliswork.inference import chain
+from trelliswork.inference.chain import queries
 from trelliswork.inference.factorial.kernels.product import max_along
 from trelliswork.inference.factorial.potentials import FactorialPotentials, Floats, Integers, Tables
 from trelliswork.inference.factorial.sweeps import Options, Solution, Sums
@@ -40,6 +42,8 @@ def solve(p: FactorialPotentials, options: Options, sums: Sums | None = None, we
             f"{' x '.join(map(str, p.tables.n_labels))} labels have {n_states(p.tables):,} combinations, the exact "
             f"engine supports at most {MAX_STATES:,}: use engine='bp' or 'structured_mean_field'."
         )
+    if p.rules is not None:
+        return _under_rules(p)
     order = np.argsort(-p.lengths, kind="stable")
     passed = _Pass(p.take(order).double(), counts=sums is not None)
     log_z, safe = np.empty(len(order)), np.empty(len(order), bool)
@@ -53,6 +57,17 @@ def solve(p: FactorialPotentials, options: Options, sums: Sums | None = None, we
     for b in np.flatnonzero(~safe).tolist():
         log_z[b] = _dense(p, b, marginals, weights[b], sums)
     return Solution(log_z, marginals, np.ones(len(order), np.int64), np.zeros(len(order)), list(p.log_unary))
+
+
+def _under_rules(p: FactorialPotentials) -> Solution:
+    """Return exact sums over the labelings that satisfy the rules, with the whole matrix of each sequence."""
+    log_z, marginals = np.empty(len(p.lengths)), [np.zeros_like(u) for u in p.log_unary]
+    for b, T in enumerate(p.lengths.tolist()):
+        (log_z[b],), found = p.rules.joint.label_marginals(product_chain(p, b))
+        cube = found.reshape(T, *p.tables.n_labels)
+        for d, out in enumerate(marginals):
+            out[b, :T] = cube.sum(axis=tuple(k for k in range(1, cube.ndim) if k != d + 1))
+    return Solution(log_z, marginals, np.ones(len(log_z), np.int64), np.zeros(len(log_z)), list(p.log_unary))
 
 
 class _Pass:
@@ -211,7 +226,7 @@ def product_chain(p: FactorialPotentials, b: int) -> chain.Potentials:
 
 def best(p: FactorialPotentials) -> tuple[list[Integers], Doubles]:
     """Return the best labels (B, T) of each layer, -1 in the padding, and their scores (B,)."""
-    order = np.argsort(-p.lengths, kind="stable")
+    order, rules, given = np.argsort(-p.lengths, kind="stable"), p.rules, p
     p, S = p.take(order).double(), p.tables.n_labels
     (B, T), log_ties, matrices = p.log_unary[0].shape[:2], _log_ties(p.tables), p.tables.log_pairwise
     deltas: list[Doubles] = []
@@ -230,6 +245,14 @@ def best(p: FactorialPotentials) -> tuple[list[Integers], Doubles]:
         scores[order[ahead:n]] = flat[np.arange(ahead, n), state[ahead:]]
         for row, own in zip(labels, np.unravel_index(state, S), strict=True):
             row[order[:n], t] = own
+    if rules is not None:
+        states = np.ravel_multi_index([np.maximum(row, 0) for row in labels], S)
+        for b in np.flatnonzero(rules.joint.broken(states, given.lengths).any(axis=1)).tolist():
+            whole = product_chain(given, b)
+            path = rules.joint.taken(np.array([b])).best_labels(whole)
+            scores[b] = chain.score(whole, path)[0]
+            for row, own in zip(labels, np.unravel_index(path[0], S), strict=True):
+                row[b, : len(own)] = own
     return labels, scores
 
 
@@ -252,10 +275,9 @@ def topk(p: FactorialPotentials, k: int) -> tuple[list[Integers], Doubles]:
     k = number_of_best(k, (n_states(p.tables), T))
     labels, log_p = [np.full((B, k, T), -1, np.int64) for _ in S], np.full((B, k), -np.inf)
     for b, length in enumerate(p.lengths.tolist()):
-        whole = product_chain(p, b)
-        states, scores = chain.topk(whole, k)
-        found = states.shape[1]
-        log_p[b, :found] = scores - chain.log_partition(whole)[:, None]
-        for row, own in zip(labels, np.unravel_index(np.maximum(states[0], 0), S), strict=True):
-            row[b, :found, :length] = np.where(states[0] < 0, -1, own)
+        ask: Any = queries if p.rules is None else p.rules.joint.taken(np.array([b]))
+        ((states, own_p),) = ask.best_labelings(product_chain(p, b), k)
+        log_p[b, : len(states)] = own_p
+        for row, own in zip(labels, np.unravel_index(states, S), strict=True):
+            row[b, : len(states), :length] = own
     return labels, log_p

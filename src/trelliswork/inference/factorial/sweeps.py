@@ -116,11 +116,11 @@ class Sweeps:
     def _expect(self, d: int, active: Integers) -> None:
         """Update log Z and marginals of a layer, and the largest change."""
         unary = self.p.log_unary[d][active] + self.log_message[d][active]
-        self.log_z[d, active], found = chain.expectations(self.tables.chain(d, unary, self.p.lengths[active]))
-        assert found.marginals is not None
-        change = np.abs(found.marginals - self.marginals[d][active]).reshape(len(active), -1).max(axis=1)
+        own = self.tables.chain(d, unary, self.p.lengths[active])
+        self.log_z[d, active], marginals = self.p.asked(d).label_marginals(own)
+        change = np.abs(marginals - self.marginals[d][active]).reshape(len(active), -1).max(axis=1)
         self.residual[active] = np.maximum(self.residual[active], change)
-        self.marginals[d][active] = found.marginals
+        self.marginals[d][active] = marginals
 
     def _receive(self, d: int, senders: list[int], active: Integers) -> Floats:
         """Return the messages of the layers ``senders`` to layer d (n, T, S_d), added up."""

@@ -11,11 +11,12 @@ from numpy.typing import NDArray
 from trelliswork.compute.padding import unpad
 from trelliswork.data import Vocabulary
 from trelliswork.data.schemes import detect_scheme
-from trelliswork.errors import ShapeError, ValueRangeError, extras_for
+from trelliswork.errors import ImpossibleError, ShapeError, ValueRangeError, extras_for
 from trelliswork.features.attributes import Attributes
 from trelliswork.features.feature_map import Features, Sentence, Sentences
 from trelliswork.features.knowledge import KNOWLEDGE, Knowledge
 from trelliswork.inference import factorial
+from trelliswork.inference.chain import queries
 from trelliswork.inference.factorial.sweeps import Options
 from trelliswork.learning.checkpoint import fingerprint
 from trelliswork.learning.report import Callback
@@ -26,7 +27,7 @@ from trelliswork.models.crf.data import in_scheme, sentence_weights
 from trelliswork.models.crf.layout import FeatureLayout
 from trelliswork.models.crf.scoring import tokens_of, tokens_with_vectors
 from trelliswork.models.entrance import COLUMNS
-from trelliswork.models.evidence import Labels, ruled_out
+from trelliswork.models.evidence import Labels, SentenceRules, ruled_out
 from trelliswork.models.factorial.data import (
     Joint,
     LabelLayer,
@@ -34,6 +35,7 @@ from trelliswork.models.factorial.data import (
     by_layer,
     joined,
     once,
+    with_rules,
 )
 from trelliswork.models.factorial.learned import Learned
 from trelliswork.models.factorial.objective import FactorialLayout, FactorialObjective
@@ -63,6 +65,7 @@ from trelliswork.models.tasks import LayeredTagger, TagDecoding, accuracy, by_la
 if TYPE_CHECKING:
     from trelliswork.distributions.factor_graph import FactorGraph
 
+LayerRulesGiven = Mapping[str, Any] | None
 Engine = Literal["bp", "structured_mean_field", "exact"]
 
 
@@ -251,7 +254,12 @@ class FactorialCRF(LayeredTagger):
         return self
 
     def predict(  # type: ignore[override]  # by layer
-        self, X: Sentences, *, decoding: TagDecoding = "viterbi", known: Mapping[str, Labels] | None = None
+        self,
+        X: Sentences,
+        *,
+        decoding: TagDecoding = "viterbi",
+        known: Mapping[str, Labels] | None = None,
+        rules: LayerRulesGiven = None,
     ) -> Joint:
         """Return the labels of all layers: a tuple of labels per token.
 
@@ -267,40 +275,54 @@ class FactorialCRF(LayeredTagger):
             each token in the others.
         known : dict of str to list of lists, optional
             Evidence by layer: for each token a label, a collection of possible labels, or ``None``.
+        rules : dict of str to Rule or str, or to lists with one for each sentence, optional
+            What must hold in layers of whole sentences, see `trelliswork.rules`. They are exact with the engine
+            ``exact``, which supports 3,000 combinations of labels then; other engines treat each layer with its rules
+            as one factor.
         """
-        return joined(list(self._predict_layers(X, decoding=decoding, known=known).values()))
+        return joined(list(self._predict_layers(X, decoding=decoding, known=known, rules=rules).values()))
 
     def _predict_layers(
-        self, X: Sentences, *, decoding: TagDecoding = "viterbi", known: Mapping[str, Labels] | None = None
+        self,
+        X: Sentences,
+        *,
+        decoding: TagDecoding = "viterbi",
+        known: Mapping[str, Labels] | None = None,
+        rules: LayerRulesGiven = None,
     ) -> dict[str, list[list[str]]]:
         """Return the labels of each layer, as a dict by layer; arguments as in ``predict``."""
         check_decoding(decoding)
         predicted: dict[str, list[list[str]]] = {name: [] for name in self.layers}
-        for potentials in self._potentials(X, known):
+        for potentials in self._potentials(X, known, rules):
             if decoding == "viterbi":
                 decoded = self._decode(potentials)
             else:
-                decoded = [p.argmax(axis=2) for p in self._infer(potentials).marginals]
+                decoded = [p.argmax(axis=2) for p in self._possible(potentials).marginals]
             for layer, labels in zip(self.layers_, decoded, strict=True):
                 items = layer.labels.items
                 rows = zip(labels.tolist(), potentials.lengths.tolist(), strict=True)
                 predicted[layer.name] += [[items[j] for j in row[:n]] for row, n in rows]
         if decoding == "mbr-span":
-            self._replace_by_spans(predicted, X, known)
+            self._replace_by_spans(predicted, X, known, rules)
         return predicted
 
-    def _replace_by_spans(self, predicted: dict[str, list[list[str]]], X: Sentences, known: Any) -> None:
+    def _replace_by_spans(self, predicted: dict[str, list[list[str]]], X: Sentences, known: Any, rules: Any) -> None:
         """Replace the labels of layers with spans by those with the best expected F1."""
         thresholds = {} if self.calibration_ is None else self.calibration_.span_thresholds
         for name, reader in self._span_layers().items():
-            labels = reader.decode(self._layer_chains(X, known, name), thresholds.get(name, THRESHOLD))
+            labels = reader.decode(self._layer_chains(X, known, name, rules), thresholds.get(name, THRESHOLD))
             names = set(reader.labels)
             for n, row in enumerate(labels):
                 if row is not None and names.issuperset(row):
                     predicted[name][n] = row
 
     def predict_spans(  # type: ignore[override]  # by layer
-        self, X: Sentences, *, decoding: TagDecoding = "viterbi", known: Mapping[str, Labels] | None = None
+        self,
+        X: Sentences,
+        *,
+        decoding: TagDecoding = "viterbi",
+        known: Mapping[str, Labels] | None = None,
+        rules: LayerRulesGiven = None,
     ) -> dict[str, list[Confident]]:
         """Return the spans of each sentence with their probabilities, for each layer whose labels encode spans.
 
@@ -310,45 +332,45 @@ class FactorialCRF(LayeredTagger):
         readers = self._span_layers()
         if not readers:
             raise ValueRangeError("no layer of this model has labels that encode spans (BIO or BIOES).")
-        labels = self._predict_layers(X, decoding=decoding, known=known)
+        labels = self._predict_layers(X, decoding=decoding, known=known, rules=rules)
         return {
-            name: reader.confidences(self._layer_chains(X, known, name), labels[name])
+            name: reader.confidences(self._layer_chains(X, known, name, rules), labels[name])
             for name, reader in readers.items()
         }
 
-    def log_prob(self, X: Sentences, y: LayerLabels) -> NDArray[np.float64]:  # type: ignore[override]  # by layer
-        """Return log p(labels of all layers | sentence) (n_sentences,), with the engine's value of log Z.
+    def log_prob(  # type: ignore[override]  # by layer
+        self, X: Sentences, y: LayerLabels, *, rules: LayerRulesGiven = None
+    ) -> NDArray[np.float64]:
+        """Return log p(labels of all layers | sentence, rules) (n_sentences,), with the engine's value of log Z.
 
         It is exact for the engine "exact", and an estimate otherwise. ``y`` is given as in ``fit``, with ``None`` for
         unknown labels.
         """
         columns = dict(zip(self.layers, by_layer(y, self.layers), strict=True))
-        parts = [np.empty(0)]
-        for every, given in zip(self._potentials(X), self._potentials(X, columns), strict=True):
-            parts.append(self._infer(given).value - self._infer(every).value)
-        return np.minimum(np.concatenate(parts), 0.0)
+        every = [self._possible(potentials).value for potentials in self._potentials(X, None, rules)]
+        return np.minimum(self._log_z(X, columns, rules) - np.concatenate([np.empty(0), *every]), 0.0)
 
     def predict_marginals(  # type: ignore[override]  # by layer
-        self, X: Sentences, *, known: Mapping[str, Labels] | None = None
+        self, X: Sentences, *, known: Mapping[str, Labels] | None = None, rules: LayerRulesGiven = None
     ) -> dict[str, list[list[dict[str, float]]]]:
-        """Return p(label | sentence, known labels) by layer and token: dicts by label, best first."""
+        """Return p(label | sentence, known labels, rules) by layer and token: dicts by label, best first."""
         result: dict[str, list[list[dict[str, float]]]] = {name: [] for name in self.layers}
-        for potentials in self._potentials(X, known):
-            beliefs = self._infer(potentials)
+        for potentials in self._potentials(X, known, rules):
+            beliefs = self._possible(potentials)
             for layer, marginals in zip(self.layers_, beliefs.marginals, strict=True):
                 rows = unpad(marginals, potentials.lengths)
                 result[layer.name] += by_label(layer.labels.names, rows, potentials.lengths)
         return result
 
     def predict_topk(  # type: ignore[override]  # by layer
-        self, X: Sentences, k: int, *, known: Mapping[str, Labels] | None = None
+        self, X: Sentences, k: int, *, known: Mapping[str, Labels] | None = None, rules: LayerRulesGiven = None
     ) -> list[list[tuple[list[tuple[str, ...]], float]]]:
         """Return the k most probable labelings of all layers with their probabilities, best first; always exact.
 
         At most 3,000 combinations of labels are supported.
         """
         ranked: list[list[tuple[list[tuple[str, ...]], float]]] = []
-        for potentials in self._potentials(X, known):
+        for potentials in self._potentials(X, known, rules):
             labels, log_p = factorial.topk(potentials, k)
             for b, n in enumerate(potentials.lengths.tolist()):
                 best = []
@@ -360,18 +382,23 @@ class FactorialCRF(LayeredTagger):
         return ranked
 
     @extras_for("posterior")
-    def posterior(  # type: ignore[override]  # by layer
-        self, sentence: Sentence, *, known: Mapping[str, Sequence[Any]] | None = None, engine: str = "bp"
+    def posterior(
+        self,
+        sentence: Sentence,
+        *,
+        known: Mapping[str, Sequence[Any]] | None = None,
+        rules: Mapping[str, Any] | None = None,
+        engine: str = "bp",
     ) -> "FactorGraph":
         """Return the distribution over labelings of one sentence as a factor graph, for any query and engine.
 
         Token t of layer d (counted in the order of ``layers``) is variable ``d * len(sentence) + t``; its states are
-        the labels in the order of ``layers_[d].labels``.
+        the labels in the order of ``layers_[d].labels``. Rules add variables after these.
         """
         if len(sentence) == 0:
             raise ShapeError("the sentence is empty: a distribution over labels needs a token.")
         evidence = None if known is None else {name: [list(labels)] for name, labels in known.items()}
-        (potentials,) = self._potentials([sentence], evidence)
+        (potentials,) = self._potentials([sentence], evidence, rules)
         return as_factor_graph(potentials, engine)
 
     def score(self, X: Sentences, y: LayerLabels) -> float:
@@ -442,6 +469,26 @@ class FactorialCRF(LayeredTagger):
     def _infer(self, potentials: factorial.FactorialPotentials) -> factorial.Beliefs:
         return factorial.infer(potentials, self.engine, **self._settings())
 
+    def _possible(self, potentials: factorial.FactorialPotentials) -> factorial.Beliefs:
+        """Return the beliefs of a batch; an error if rules make a sentence impossible."""
+        beliefs, rules = self._infer(potentials), potentials.rules
+        if rules is not None and (beliefs.value == -np.inf).any():
+            for d, unary in enumerate(potentials.log_unary):
+                rows = potentials.tables.chain(d, unary, potentials.lengths)
+                if rules.layers[d] is not queries:
+                    rules.layers[d].check(rows, rules.layers[d].log_partition(rows))
+            raise ImpossibleError("no labeling satisfies the rules of all layers together.")
+        return beliefs
+
+    def _log_z(self, X: Sentences, known: Any, rules: Any) -> NDArray[np.float64]:
+        """Return the engine's log Z (n_sentences,) of the labelings that agree with what is known and rules."""
+        parts = [self._infer(p).value for p in self._potentials(X, known, rules)]
+        return np.concatenate([np.empty(0), *parts])
+
+    def _rules_hold(self, X: Sentences, rules: Any, known: Any) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
+        log_p = self._log_z(X, known, rules) - self._log_z(X, known, None)
+        return np.exp(np.minimum(log_p, 0.0)), np.zeros(len(log_p), bool)
+
     def _decode(self, potentials: factorial.FactorialPotentials) -> list[NDArray[np.int64]]:
         return factorial.decode(potentials, self.engine, **self._settings())[0]
 
@@ -454,20 +501,29 @@ class FactorialCRF(LayeredTagger):
         return once(lambda m: m.transform(X), self.features_)
 
     def _potentials(
-        self, X: Sentences, known: Mapping[str, Labels] | None = None
+        self, X: Sentences, known: Mapping[str, Labels] | None = None, rules: LayerRulesGiven = None
     ) -> Iterator[factorial.FactorialPotentials]:
         """Yield the scores of batches of sentences, in order; -inf for labels that the evidence rules out."""
         self._check_fitted()
         scorer = FactorialScorer(self._attributes(X), self._layout, [layer.allowed for layer in self.layers_])
+        given: Any = {} if known is None else known
+        by_rules: Any = {} if rules is None else rules
+        if not isinstance(by_rules, Mapping):
+            names = ", ".join(self.layers)
+            raise ValueRangeError(f"rules must be a dict by layer, of the layers {names}, got {rules!r:.60}.")
+        for name in [*given, *by_rules]:
+            self._layer_number(name)
         out = None
         if known is not None:
-            for name in known:
-                self._layer_number(name)
             out = [
                 ruled_out(known[layer.name], scorer.lengths, layer.labels) if layer.name in known else None
                 for layer in self.layers_
             ]
-        return scorer.potentials(self._divided(self.weights_), out)
+        batches = scorer.potentials(self._divided(self.weights_), out)
+        if not by_rules:
+            return batches
+        each = SentenceRules([(by_rules.get(own.name), own.labels.names) for own in self.layers_], len(scorer.lengths))
+        return with_rules(each, batches)
 
     def _scored(self, X: Any, known: Any = None) -> Any:
         raise AssertionError("the layers are chains, see _layer_chains")
@@ -475,11 +531,14 @@ class FactorialCRF(LayeredTagger):
     def _beam(self) -> None:
         raise AssertionError("the layers are chains, see _layer_chains")
 
-    def _layer_chains(self, X: Sentences, known: Mapping[str, Labels] | None, name: str) -> Chains:
+    def _layer_chains(
+        self, X: Sentences, known: Mapping[str, Labels] | None, name: str, rules: LayerRulesGiven = None
+    ) -> Chains:
         """Yield the sentences as chains of a layer."""
         d = self._layer_number(name)
-        for potentials in self._potentials(X, known):
-            yield factorial.layer_chains(potentials, self.engine, **self._settings())[d], None
+        for potentials in self._potentials(X, known, rules):
+            own = factorial.layer_chains(potentials, self.engine, **self._settings())[d]
+            yield from potentials.asked(d).dense_parts(own)
 
     def _span_layers(self) -> dict[str, SpanLabels]:
         """Return the layers whose labels encode spans."""

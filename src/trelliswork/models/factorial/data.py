@@ -1,7 +1,8 @@
 """Labels of several layers as users write them, as arrays for the learner; and how predictions are judged."""
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property, lru_cache
 from typing import Any
 
 import numpy as np
@@ -12,9 +13,13 @@ from trelliswork.data.files import shorten
 from trelliswork.data.schemes import Scheme
 from trelliswork.errors import ShapeError, ValueRangeError
 from trelliswork.features.attributes import Attributes
+from trelliswork.inference import factorial
+from trelliswork.inference.chain import queries
 from trelliswork.metrics.tagging import TaggingReport
 from trelliswork.models.crf.data import allowed_by, check_scheme, read_labeling
 from trelliswork.models.crf.layout import Allowed
+from trelliswork.models.evidence import SentenceRules
+from trelliswork.rules.chains import Ruled
 
 Column = Sequence[Sequence[str]]
 LayerLabels = Mapping[str, Column] | Sequence[Sequence[Sequence[str]]]
@@ -81,6 +86,37 @@ class LabelLayer:
         if self.allowed is not None:
             check_scheme(column, self.labels, self.allowed, self.scheme)
         return labeling.gold
+
+
+@dataclass(frozen=True)
+class LayerRules:
+    """What answers queries about the chains of layers, such as rules, and about the chain of all combinations."""
+
+    layers: tuple[Any, ...]  # `queries` for a layer without rules
+    n_labels: tuple[int, ...]
+
+    @cached_property
+    def joint(self) -> Ruled:
+        """The rules over combinations of labels."""
+        return Ruled.of_layers([None if ask is queries else ask for ask in self.layers], self.n_labels)
+
+    def taken(self, which: NDArray[np.int64]) -> "LayerRules":
+        """Return the rules of some of the sequences, whose numbers messages name."""
+        taken = LayerRules(tuple(a if a is queries else a.taken(which) for a in self.layers), self.n_labels)
+        vars(taken)["joint"] = self.joint.taken(which)
+        return taken
+
+
+_layer_rules = lru_cache(maxsize=16)(LayerRules)
+
+
+def with_rules(
+    rules: SentenceRules, batches: Iterator[factorial.FactorialPotentials]
+) -> Iterator[factorial.FactorialPotentials]:
+    """Yield batches of sentences, in order, in parts that have the same rules."""
+    for layers, numbers, part in rules.split(batches):
+        own = _layer_rules(layers, tuple(part.tables.n_labels))
+        yield part if all(ask is queries for ask in layers) else replace(part, rules=own.taken(numbers))
 
 
 @dataclass(frozen=True)

@@ -9,6 +9,8 @@ from numpy.typing import NDArray
 
 from trelliswork.compute.padding import batches, pad
 from trelliswork.features.attributes import Attributes
+from trelliswork.inference.chain import queries
+from trelliswork.inference.chain.product import Pairs
 from trelliswork.inference.factorial import FactorialPotentials
 from trelliswork.models.crf.layout import Allowed, ScoredTokens
 from trelliswork.models.crf.scoring import BATCH_TOKENS, check_overflow, tokens_with_vectors
@@ -52,17 +54,34 @@ class FactorialScorer:
 
 
 def as_factor_graph(potentials: FactorialPotentials, engine: str) -> "FactorGraph":
-    """Return one sentence as a factor graph; its variables are the tokens of the first layer, then of the next."""
+    """Return one sentence as a factor graph; its variables are the tokens of the first layer, then of the next.
+
+    For each token of a layer with rules there is one more: its label, and the state of the automaton after it. These
+    variables take the place of the layer's labels in its chain.
+    """
     from trelliswork.distributions.factor_graph import FactorGraph
 
-    T, tables = potentials.log_unary[0].shape[1], potentials.tables
-    at = np.arange(T)
-    groups = [
-        (np.stack([d * T + at[:-1], d * T + at[1:]], axis=1), matrix.astype(np.float64))
-        for d, matrix in enumerate(tables.log_pairwise)
-        if T > 1
-    ]
+    T, tables, D = potentials.log_unary[0].shape[1], potentials.tables, len(potentials.log_unary)
+    at, groups = np.arange(T), []
+    n_states, unary = [np.repeat(tables.n_labels, T)], [u[0].reshape(-1) for u in potentials.log_unary]
+    for d, matrix in enumerate(tables.log_pairwise):
+        rows, between = d * T + at, matrix.astype(np.float64)
+        if (ask := potentials.asked(d)) is not queries:
+            automaton = ask.joint(range(len(ask.parts)))
+            source, target = np.nonzero(matrix > -np.inf)
+            pairs = Pairs.of(automaton, np.arange(len(matrix)), source, target)
+            ends = automaton.final[pairs.automaton]
+            between = np.full((len(ends), len(ends)), -np.inf)
+            between[pairs.sources, pairs.targets] = matrix[source[pairs.entry], target[pairs.entry]]
+            labels, rows = rows, T * (D + len(n_states) - 1) + at
+            same = np.where(np.arange(len(matrix))[:, None] == pairs.state, 0, -np.inf)
+            groups.append((np.stack([labels, rows], axis=1), same))
+            possible = (pairs.first | (at > 0)[:, None]) & (ends | (at < T - 1)[:, None])
+            n_states.append(np.full(T, len(ends)))
+            unary.append(np.where(possible, 0, -np.inf).reshape(-1))
+        if T > 1:
+            groups.append((np.stack([rows[:-1], rows[1:]], axis=1), between))
     for (d, e), table in tables.log_between.items():
         groups.append((np.stack([d * T + at, e * T + at], axis=1), table.astype(np.float64)))
-    unary = np.concatenate([u[0].reshape(-1) for u in potentials.log_unary], dtype=np.float64)
-    return FactorGraph(np.repeat(tables.n_labels, T), tables=groups, log_unary=unary, engine=engine)
+    log_unary = np.concatenate(unary, dtype=np.float64)
+    return FactorGraph(np.concatenate(n_states), tables=groups, log_unary=log_unary, engine=engine)

@@ -21,9 +21,9 @@ from scipy.sparse.csgraph import connected_components
 from scipy.sparse.linalg import spsolve
 
 from trelliswork.errors import ImpossibleError
+from trelliswork.inference.chain.automata import Automaton
 from trelliswork.models.hmm.decoding import StateChain, choose
 from trelliswork.rules import Rule
-from trelliswork.rules.automata import Automaton
 
 Doubles = NDArray[np.float64]
 OTHER = "\0"  # any word that a rule does not name

@@ -58,14 +58,19 @@ class Automaton:
         return Automaton(step, combine(self.final[codes // n], other.final[codes % n])).minimal()
 
     @cached_property
+    def shortest(self) -> NDArray[np.float64]:
+        """(Q,): the length of the shortest sequence that is accepted from each state; infinite if there is none."""
+        lengths = np.where(self.final, 0.0, np.inf)
+        while True:
+            less = np.minimum(lengths, 1 + lengths[self.step].min(axis=1))
+            if (less == lengths).all():
+                return lengths
+            lengths = less
+
+    @property
     def live(self) -> Mask:
         """(Q,): states from which some sequence is accepted."""
-        alive = self.final
-        while True:
-            more = alive | alive[self.step].any(axis=1)
-            if (more == alive).all():
-                return more
-            alive = more
+        return self.shortest < np.inf
 
     @property
     def is_empty(self) -> bool:
@@ -85,11 +90,12 @@ class Automaton:
     def minimal(self) -> "Automaton":
         """Return the smallest automaton of the same sequences, its states numbered in the order of their discovery.
 
-        Automata of the same sequences become equal. Moore (1956): states are told apart by what they accept after 0,
-        1, 2, ... symbols.
+        Automata of the same sequences become equal. States are told apart by the shortest sequences that they accept
+        and reject, and then by the groups that they lead to (Moore, 1956).
         """
         columns = np.unique(self.step, axis=1)  # symbols with one column are one symbol
-        group, n = np.unique(self.final, return_inverse=True)[1].reshape(-1), 0
+        told_apart = np.column_stack([self.shortest, (~self).shortest])
+        group, n = np.unique(told_apart, axis=0, return_inverse=True)[1].reshape(-1), 0
         while group.max() + 1 > n:
             n = int(group.max()) + 1
             group = np.unique(np.column_stack([group, group[columns]]), axis=0, return_inverse=True)[1].reshape(-1)
