@@ -31,7 +31,12 @@ PANELS = {
         "inspect": "use.inspect:inspect",
         "convert": "use.convert:convert",
     },
-    "Use": {"tag": "use.tag:tag", "parse": "use.parse:parse", "select": "use.select:select"},
+    "Use": {
+        "tag": "use.tag:tag",
+        "parse": "use.parse:parse",
+        "select": "use.select:select",
+        "records": "records:app",
+    },
     "Language models": {
         "score": "use.score:score",
         "sample": "use.language_model:sample",

@@ -2,8 +2,9 @@
 
 ``chunking`` is the feature set of CRFsuite's chunking example (words and part-of-speech tags in a window of two, and
 neighbors combined). ``pos`` and ``ner`` use the word, its neighbors, prefixes, suffixes and shape. ``letters`` uses
-letters in a window, for grapheme-to-phoneme conversion. With knowledge of words, all but ``letters`` have templates of
-it too.
+letters in a window, for grapheme-to-phoneme conversion. ``records`` is for tokens of short strings such as addresses:
+words without the punctuation around them, that punctuation, and numbers of digits. With knowledge of words, all but
+``letters`` have templates of it too.
 """
 
 import re
@@ -55,11 +56,34 @@ def _affix(start: int | None, stop: int | None) -> Callable[[str], str]:
     return lambda word: word[start:stop].lower()
 
 
-DERIVED: dict[str, Callable[[str], str]] = {
+_AFFIXED = {
     "lower": str.lower,
     "shape": shape,
     **{f"prefix{n}": _affix(None, n) for n in range(1, 5)},
     **{f"suffix{n}": _affix(-n, None) for n in range(1, 5)},
+}
+
+
+def _bare(word: str) -> str:
+    """Return a word in lower case without the punctuation around it."""
+    return word.strip(_PUNCTUATION).lower() or word
+
+
+def _digits(word: str) -> str:
+    """Return the number of characters, and whether they are digits: ``9:5``, ``x:3``; ``9x`` if only some are."""
+    bare = _bare(word)
+    if bare.isdigit():
+        return f"9:{len(bare)}"
+    return "9x" if any(map(str.isdigit, bare)) else f"x:{min(len(bare), 9)}"
+
+
+_PUNCTUATION = ".,;:()[]\"'"
+DERIVED: dict[str, Callable[[str], str]] = _AFFIXED | {
+    "bare": _bare,
+    "end": lambda word: "".join(c for c in word[-2:] if c in _PUNCTUATION),
+    "digits": _digits,
+    "bare_prefix": lambda word: _bare(word)[:3],
+    "bare_suffix": lambda word: _bare(word)[-3:],
 }
 
 
@@ -114,14 +138,15 @@ def _build(n_columns: int, derived: Sequence[tuple[int, str]], lines: Sequence[s
 
 
 _AROUND = (-2, -1, 0, 1, 2)
-_AFFIXES = tuple((0, name) for name in DERIVED)
+_AFFIXES = tuple((0, name) for name in _AFFIXED)
+_RECORD = ("bare", "end", "digits", "shape", "bare_prefix", "bare_suffix")
 _WORD_LINES = [
     *_window(1, _AROUND, "lower"),
     *_joined(1, [(-1, 0), (0, 1)], "lower"),
     "U:word=%x[0,0]",
     *_window(2, (-1, 0, 1), "shape"),
-    *[f"U:{name}=%x[0,{column}]" for column, name in enumerate(DERIVED, start=1) if "fix" in name],
-    *_window(list(DERIVED).index("suffix3") + 1, (-1, 1), "suffix3"),
+    *[f"U:{name}=%x[0,{column}]" for column, name in enumerate(_AFFIXED, start=1) if "fix" in name],
+    *_window(list(_AFFIXED).index("suffix3") + 1, (-1, 1), "suffix3"),
 ]
 
 PRESETS: dict[str, Preset] = {
@@ -143,6 +168,20 @@ PRESETS: dict[str, Preset] = {
         [
             *_window(0, range(-4, 5), "c"),
             *_joined(0, [tuple(range(i, i + n)) for n in (2, 3, 4) for i in range(-4, 6 - n)], "c"),
+        ],
+    ),
+    "records": _build(
+        1,
+        tuple((0, name) for name in _RECORD),
+        [
+            *_window(1, _AROUND, "bare"),
+            *_joined(1, [(-1, 0), (0, 1)], "bare"),
+            *_window(2, (-2, -1, 0, 1), "end"),
+            *_window(3, _AROUND, "digits"),
+            *_joined(3, [(-1, 0, 1)], "digits"),
+            *_window(4, (-1, 0, 1), "shape"),
+            "U:prefix=%x[0,5]",
+            *_window(6, (-1, 0, 1), "suffix"),
         ],
     ),
 }

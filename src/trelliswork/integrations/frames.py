@@ -1,11 +1,11 @@
-"""Data frames of pandas: one row per token with a column of sentences, or one row per sentence with lists."""
+"""Data frames: of sentences, one row per token or per sentence with lists; of records, one text per row."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Any
 
-from trelliswork.errors import DataError, ShapeError, extras_for
+from trelliswork.errors import DataError, ShapeError, ValueRangeError, extras_for
 
 Column = str | Sequence[str]
 
@@ -123,3 +123,31 @@ def to_frame(
         return pd.DataFrame(columns)
     numbers = [n for n, tokens in enumerate(X) for _ in tokens]
     return pd.DataFrame({sentence: numbers} | {k: [v for row in rows for v in row] for k, rows in columns.items()})
+
+
+def parse_frame(parser: Any, frame: Any, column: str, *, prefix: str = "", rules_probability: bool = False) -> Any:
+    """Return a data frame of pandas, or a table or batch of Arrow, with the fields that a `RecordParser` finds.
+
+    There is a new column for each field, ``probability``, with ``rules_probability`` that of the rules, and
+    ``problem``, which says why a row has no fields. Their names start with ``prefix``.
+    """
+    arrow = hasattr(frame, "schema")
+    names = list(frame.schema.names if arrow else frame.columns)
+    if column not in names:
+        raise DataError(f"the data frame has no column {column!r}; it has {', '.join(map(str, names))}.")
+    texts = frame.column(column).to_pylist() if arrow else frame[column].tolist()
+    made: dict[str, list[Any]] = {}
+    for table in parser.tables(texts, rules_probability=rules_probability):
+        for name, cells in table.columns(rules=rules_probability).items():
+            made.setdefault(prefix + name, []).extend(cells)
+    if both := sorted(made.keys() & set(names)):
+        raise ValueRangeError(f"the data frame has columns {', '.join(both)} already: choose another prefix.")
+    numbers = [prefix + name for name in ("probability", "rules_probability")[: 1 + rules_probability]]
+    if not arrow:
+        return frame.assign(**made).astype(dict.fromkeys(numbers, float))
+    import pyarrow as pa
+
+    for name, cells in made.items():
+        kind = pa.float64() if name in numbers else pa.string()
+        frame = frame.append_column(pa.field(name, kind), pa.array(cells, kind, from_pandas=True))
+    return frame

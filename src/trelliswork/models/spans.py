@@ -14,6 +14,7 @@ the quotient of the expectations. It is largest for the spans with the largest s
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,13 +22,40 @@ from numpy.typing import NDArray
 from trelliswork.data.schemes import Scheme, Span, detect_scheme, joined_labels, labels_from_spans, spans
 from trelliswork.errors import ValueRangeError
 from trelliswork.inference.chain import Potentials
-from trelliswork.inference.chain.segments import SegmentKinds, Segments
+from trelliswork.inference.chain.passes import score
+from trelliswork.inference.chain.segments import SegmentKinds, Segments, of_labelings
 
 # Batches of chains; the label of each of their states, or None if states are labels.
 Chains = Iterable[tuple[Potentials, NDArray[np.integer] | None]]
 Confident = list[tuple[Span, float]]  # spans with their probabilities
 THRESHOLD = 0.5  # of spans in a decision, if the model is not calibrated
 LEAST = 1e-3  # less probable spans are no candidates
+
+
+class Found(NamedTuple):
+    """The spans of the best labelings of sentences, all in one table."""
+
+    rows: NDArray[np.int64]  # (n, 4) sentence, kind, first word, one past the last word
+    p: NDArray[np.float64]  # (n,) of the spans
+    log_prob: NDArray[np.float64]  # (n_sentences,) of the labelings
+    rules: NDArray[np.float64]  # (n_sentences,) probability that the rules hold
+
+
+def found_spans(tagger: Any, X: Any, kinds: SegmentKinds, rules: Any = None, *, hold: bool = False) -> Found:
+    """Return the spans of the best labelings under rules, and their probabilities without regard to rules.
+
+    With ``hold``, ``rules`` of the result is the probability that the rules hold; otherwise 1.
+    """
+    parts, n = [], 0
+    for ask, scores in tagger._asked(X, None, rules):
+        labels = ask.best_labels(scores)
+        found = of_labelings(scores, labels, kinds)
+        log_p = np.minimum(score(scores, labels) - found.log_z, 0.0)
+        found.rows[:, 0] += n
+        parts.append(Found(found.rows, found.p, log_p, ask.hold(scores)[0] if hold else np.ones(len(log_p))))
+        n += len(log_p)
+    empty = Found(np.empty((0, 4), np.int64), *(np.empty(0),) * 3)
+    return Found(*map(np.concatenate, zip(empty, *parts, strict=True)))
 
 
 @dataclass(frozen=True)

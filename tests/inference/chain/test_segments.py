@@ -6,7 +6,7 @@ import pytest
 from tests.oracle.chain import enumerate_batch
 from trelliswork.errors import ValueRangeError
 from trelliswork.inference import chain
-from trelliswork.inference.chain.segments import SegmentKinds, Segments
+from trelliswork.inference.chain.segments import SegmentKinds, Segments, of_labelings
 
 KINDS = np.array([-1, 0, 0, 1, 1])  # O, B-X, I-X, B-Y, I-Y
 JOINS = np.zeros((5, 5), bool)
@@ -51,6 +51,33 @@ def test_segments_against_enumeration(layout, dtype):
     np.testing.assert_allclose(segments.log_probabilities(rows), log_p, rtol=1e-9, atol=1e-9)
     some, _ = segments.likely(0.1)
     assert {tuple(row) for row in some.tolist()} == {s for s, p in expected.items() if p >= 0.1}
+
+
+@pytest.mark.parametrize("layout", ["shared", "by position", "underflow"])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("runs", [False, True])
+def test_segments_of_labelings(layout, dtype, runs):
+    """In BIO and in runs of equal labels, one labeling forms a segment."""
+    rng = np.random.default_rng(1)
+    lengths = rng.integers(1, 7, 20)
+    unary = 2 * rng.standard_normal((20, 6, 5)).astype(dtype)
+    pairwise = rng.standard_normal((20, 5, 5, 5) if layout == "by position" else (5, 5)).astype(dtype)
+    if layout == "underflow":
+        unary[3, :, 0] += 2000
+        pairwise[0] -= 300
+    kinds = SegmentKinds(np.arange(5), np.eye(5, dtype=bool)) if runs else SegmentKinds(KINDS, JOINS)
+    if not runs:
+        pairwise[..., [0, 0, 1, 2, 3, 4], [2, 4, 4, 4, 2, 2]] = -np.inf
+        unary[:, 0, [2, 4]] = -np.inf
+    p = chain.chain_potentials(unary, pairwise, lengths)
+    found, segments = of_labelings(p, chain.viterbi(p)[0], kinds), Segments(p, kinds)
+    np.testing.assert_allclose(found.p, np.exp(segments.log_probabilities(found.rows)), rtol=1e-4, atol=1e-6)
+    np.testing.assert_allclose(found.log_z, segments.log_z, rtol=1e-5)
+    tokens = np.zeros((20, 6), int)
+    for b, kind, first, stop in found.rows.tolist():
+        assert (kinds.kinds[chain.viterbi(p)[0][b, first:stop]] == kind).all()
+        tokens[b, first:stop] += 1
+    assert tokens.max() == 1
 
 
 def test_the_probability_of_a_segment_is_not_a_product_of_marginals():

@@ -51,6 +51,8 @@ class Layout:
     @classmethod
     def of(cls, tagger: Any) -> "Layout":
         """Return the layout of a tagger's training file; words, then labels for a tagger fitted in Python."""
+        if tagger.input_.get("format") == "records":  # of `trelliswork.records`, whose texts have no columns
+            return cls("text", [0], None)
         if tagger.input_:
             return cls(**tagger.input_)
         n_layers = len(getattr(tagger, "layers", ()))

@@ -9,10 +9,17 @@ y_{e+1}, if there is one, does not. Its probability is that of all labelings wit
 
 where alpha-start leaves out predecessors that y_a would continue, and beta-stop successors that continue y_e. It is not
 a product of marginals: labels of a segment depend on each other.
+
+For the segments of one labeling, `of_labelings` needs no passes in log space: given its labels, what is before and
+after a segment are independent, so that
+
+.. math:: p = p(y_a) \prod_{t=a+1}^{e} p(y_t \mid y_{t-1}) \;
+    \Big(1 - \sum_{i \text{ joins } y_a} p(y_{a-1} = i \mid y_a)\Big)
+    \Big(1 - \sum_{j \text{ joined by } y_e} p(y_{e+1} = j \mid y_e)\Big)
 """
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,10 +29,12 @@ from trelliswork.compute.checks import check_shape
 from trelliswork.compute.padding import mask
 from trelliswork.errors import ValueRangeError
 from trelliswork.inference.chain.kernels import log_space
+from trelliswork.inference.chain.passes import Forward, backward, forward
 from trelliswork.inference.chain.potentials import Potentials
 
 Integers = NDArray[np.int64]
 Doubles = NDArray[np.float64]
+_TINY = 1e-37  # smallest divisor: probabilities below are 0 in single precision
 
 
 @dataclass(frozen=True)
@@ -49,6 +58,80 @@ class SegmentKinds:
     def of_states(self, labels: NDArray[np.integer]) -> "SegmentKinds":
         """Return the same for states that have these labels."""
         return SegmentKinds(self.kinds[labels], self.joins[np.ix_(labels, labels)])
+
+
+class Labeled(NamedTuple):
+    """Segments of one labeling of each sequence, from left to right."""
+
+    rows: Integers  # (n, 4) sequence, kind, first position, one past the last
+    p: Doubles  # (n,)
+    log_z: Doubles  # (B,)
+
+
+def of_labelings(p: Potentials, labels: Integers, kinds: SegmentKinds) -> Labeled:
+    """Return the segments of labelings (B, T) and the probability that all their labels, and no others, form them.
+
+    It is that of the segment if only these labels can form it, as in a scheme of spans and in runs of equal labels.
+    Time O(B T S^2) in probability space.
+    """
+    b, t = np.nonzero(mask(p.lengths, p.log_unary.shape[1]))
+    y = labels[b, t]
+    opens = t == 0
+    opens[1:] |= ~kinds.joins[y[:-1], y[1:]]
+    first = np.flatnonzero(opens)
+    last = np.append(first[1:], len(y)) - 1
+    rows = np.stack([b[first], kinds.kinds[y[first]], t[first], t[last] + 1], axis=1)
+    named = rows[:, 1] >= 0
+    rows, first_named, last_named = rows[named], first[named], last[named]
+    if not p.shared:
+        exact = Segments(p, kinds)
+        return Labeled(rows, np.exp(exact.log_probabilities(rows)), exact.log_z)
+    passes = forward(p)
+    pairs = _Pairs(passes, backward(passes).marginals)
+    own = np.maximum(pairs.marginals[b, t, y], _TINY).astype(np.float64)
+    steps, inner = own.copy(), np.flatnonzero(~opens)
+    steps[inner] = pairs.joint(b[inner], t[inner], y[inner - 1], y[inner]) / own[inner - 1]
+    found = np.multiply.reduceat(steps, first)[named]
+    for ends, ahead in ((first_named, 0), (last_named, 1)):
+        beside = np.zeros(len(ends))
+        at = t[ends] + ahead
+        exist = (at > 0) & (at < p.lengths[b[ends]])
+        for other in _columns(kinds.joins if ahead else kinds.joins.T):
+            which = np.flatnonzero(exist & (other[y[ends]] >= 0))
+            there, neighbor = ends[which], other[y[ends[which]]]
+            pair = (y[there], neighbor) if ahead else (neighbor, y[there])
+            beside[which] += pairs.joint(b[there], at[which], *pair) / own[there]
+        found *= np.maximum(1.0 - beside, 0.0)
+    unsafe = np.flatnonzero(~passes.safe)
+    if len(unsafe):
+        again = np.flatnonzero(~passes.safe[rows[:, 0]])
+        renumbered = np.column_stack([np.searchsorted(unsafe, rows[again, 0]), rows[again, 1:]])
+        found[again] = np.exp(Segments(p.take(unsafe), kinds).log_probabilities(renumbered))
+    return Labeled(rows, np.minimum(found, 1.0), passes.log_z)
+
+
+class _Pairs:
+    """Probabilities of pairs of labels, one by one, from the passes of chains with one transition matrix."""
+
+    def __init__(self, passes: Forward, marginals: Any) -> None:
+        self.marginals, self._passes = marginals, passes
+
+    def joint(self, b: Integers, t: Integers, before: Integers, label: Integers) -> Doubles:
+        """Return p(y_{t-1} = before, y_t = label) (n,) in sequences b."""
+        f = self._passes
+        with np.errstate(all="ignore"):  # sequences that underflow are computed again
+            ahead = self.marginals[b, t, label] / np.maximum(f.alpha[b, t, label], _TINY)
+            weight = f.potentials.transitions.matrix[before, label] * f.emission[b, t, label] / f.scale[b, t]
+            return np.asarray(f.alpha[b, t - 1, before].astype(np.float64) * weight * ahead)
+
+
+def _columns(joined: NDArray[np.bool_]) -> list[Integers]:
+    """Return arrays (S,) that list together, for each row, the columns that are True; -1 where there are no more."""
+    rows, columns = np.nonzero(joined)
+    place = np.arange(len(rows)) - np.searchsorted(rows, rows)
+    out = np.full((int(place.max(initial=-1)) + 1, len(joined)), -1)
+    out[place, rows] = columns
+    return list(out)
 
 
 class Segments:

@@ -91,8 +91,8 @@ class CRF(Tagger):
     features: Annotated[
         Features,
         Parameter(
-            "A preset (chunking, pos, ner, letters), or CRF++ templates: a file or their text. B templates with "
-            "columns score pairs of labels by observations. In Python also parsed templates, a function "
+            "A preset (chunking, pos, ner, letters, records), or CRF++ templates: a file or their text. B templates "
+            "with columns score pairs of labels by observations. In Python also parsed templates, a function "
             "f(sentence, t) that returns the attributes of a token (a dict or a list of strings), or None if the "
             "tokens are such attributes. A function is not saved: pass it to set_params after loading.",
             parse=str,
