@@ -59,10 +59,8 @@ def test_other_formats_for_the_same_model(folder):
         for one in records
     ]  # fmt: skip
     (folder / "tasks.json").write_text(json.dumps(tasks, indent=1), encoding="utf-8")
-    (written,) = {
-        len(json.loads(x)["predictions"]) for x in run("tag", "ner", "tasks.json", cwd=folder).stdout.splitlines()
-    }
-    assert written == 1
+    written = json.loads(run("tag", "ner", "tasks.json", cwd=folder).stdout)  # an array, as it was
+    assert [len(task["predictions"]) for task in written] == [1, 1, 1]
     (folder / "a.csv").write_text("text\n" + "".join(f"{one['text']}\n" for one in records), encoding="utf-8")
     assert run("tag", "ner", "a.csv", "-o", "b.csv", cwd=folder).returncode == 0
     (folder / "d.txt").write_text(records[0]["text"] + "\n", encoding="utf-8")
@@ -75,12 +73,27 @@ def test_other_formats_for_the_same_model(folder):
     assert run("tag", "ner", "--bundled", cwd=folder).stdout.startswith("It PRP B-NP ")
 
 
+def test_a_folder_of_brat(folder):
+    (folder / "brat").mkdir()
+    for n in range(2):
+        (folder / "brat" / f"{n}.txt").write_text(record(n)["text"] + "\n", encoding="utf-8")
+    (folder / "brat" / "0.ann").write_text("", encoding="utf-8")
+    for name in ("brat", "brat/0.txt"):
+        done = run("tag", "ner", name, "--format", "brat", "-o", "found/", cwd=folder)
+        assert done.returncode == 0, done.stderr
+    found = [(folder / "found" / f"{n}.ann").read_text("utf-8").splitlines() for n in range(2)]
+    expected = [record(n)["label"] for n in range(2)]
+    assert [[row.split("\t")[1] for row in rows] for rows in found] == [
+        [f"{kind} {a} {b}" for a, b, kind in rows] for rows in expected
+    ]
+
+
 def test_spans_off_the_borders_are_told(folder):
     (folder / "bad.jsonl").write_text(lines([{"text": "Ada slept.", "label": [[1, 3, "PER"]]}]), encoding="utf-8")
     options = ("train", "crf", "bad.jsonl", "--max-iter", "1", "-q", "-o", "bad", "--force")
     result = run(*options, cwd=folder)
     assert result.returncode == 0
-    assert "1 spans do not fall on token borders and were widened to whole tokens (bad.jsonl:1 'da')" in result.stderr
+    assert "spans off the borders of tokens, widened to whole tokens: 1 (bad.jsonl:1 'da')" in result.stderr
     result = run(*options, "--strict", cwd=folder)
     assert result.returncode == 1
     assert "leave strict out" in result.stderr

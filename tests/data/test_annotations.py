@@ -5,6 +5,7 @@ import json
 
 import pytest
 
+from trelliswork.data import Corpus
 from trelliswork.data.annotations import looks_like_json, read_spans, write_spans
 from trelliswork.data.schemes import lenient_spans
 from trelliswork.errors import DataError, DataWarning
@@ -61,7 +62,12 @@ def test_what_is_written_is_read_again(tmp_path, name):
 
 def test_json_arrays_and_csv(tmp_path):
     (tmp_path / "tasks.json").write_text(json.dumps([RECORDS["studio"]] * 2, indent=1), encoding="utf-8")
-    assert read_spans(tmp_path / "tasks.json")[1] == LABELS * 2
+    X, y = read_spans(tmp_path / "tasks.json")
+    assert y == LABELS * 2
+    assert X.place(2) == f"{tmp_path}/tasks.json: record 2"
+    out = io.StringIO()
+    write_spans(X, [lenient_spans(row) for row in y], out)
+    assert [task["id"] for task in json.loads(out.getvalue())] == [1, 1]
     quoted = json.dumps(SPANS).replace('"', '""')
     (tmp_path / "a.csv").write_text(f'id,text,label\n1,"{TEXT}","{quoted}"\n2,"One\nline.",[]\n', encoding="utf-8")
     X, y = read_spans(tmp_path / "a.csv")
@@ -82,15 +88,19 @@ def test_brat(tmp_path):
     out = io.StringIO()
     write_spans(X, [lenient_spans(row) for row in y], out)
     assert out.getvalue() == "".join(lines)
+    (tmp_path / "e.txt").write_text("Bob slept.\n", encoding="utf-8")  # without annotation
+    assert read_spans(tmp_path)[1] == LABELS
+    X, y = read_spans(tmp_path, labeled=False)
+    assert (len(X), X.place(2), Corpus.joined([X, X]).place(5)) == (3, *[f"{tmp_path}/e.txt:1"] * 2)
     (tmp_path / "d.ann").write_text("T1\tPER 0 5;10 13\tAlice Bob\n", encoding="utf-8")
-    with pytest.warns(DataWarning, match=r"1 spans are in pieces.* \(.*d.ann:1\)"):
+    with pytest.warns(DataWarning, match=r"spans in pieces.*: 1 \(.*d.ann:1\)"):
         assert read_spans(tmp_path / "d.ann")[1][0] == ["B-PER", "I-PER", "I-PER", "O"]
 
 
 def test_spans_off_the_borders_of_tokens_are_reported_and_kept(tmp_path):
     path = write(tmp_path / "a.jsonl", {"text": TEXT, "label": [[1, 5, "PER"], [28, 34, "LOC"]]})
     with pytest.warns(
-        DataWarning, match=r"2 spans do not fall on token borders .*a.jsonl:1 'lice', .*a.jsonl:1 'New Yo'"
+        DataWarning, match=r"off the borders of tokens, .*: 2 \(.*a.jsonl:1 'lice', .*a.jsonl:1 'New Yo'\)"
     ):
         assert read_spans(path)[1] == [["B-PER", "O", "O", "O"], LABELS[1]]
     with pytest.raises(DataError, match="strict"):
@@ -99,9 +109,9 @@ def test_spans_off_the_borders_of_tokens_are_reported_and_kept(tmp_path):
     nested = {"text": TEXT, "label": [[28, 31, "X"], [28, 36, "LOC"], [13, 14, "P"], [14, 15, "Y"]]}
     with pytest.warns(DataWarning) as told:
         assert read_spans(write(path, nested))[1] == [["O", "O", "O", "B-P"], LABELS[1]]
-    assert [str(one.message).split(": ")[1].split(" (")[0] for one in told] == [
-        "1 spans have no token and were left out",
-        "1 spans overlap others, which labels cannot represent, and were left out",
+    assert [str(one.message).split(": ", 1)[1].split(" (")[0] for one in told] == [
+        "spans without a token, left out: 1",
+        "spans that overlap others, which labels cannot represent, left out: 1",
     ]
     assert read_spans(write(path, {"text": TEXT, "label": [[9, 14, "X"]]}))[1][0] == ["O", "O", "B-X", "I-X"]  # blank
 

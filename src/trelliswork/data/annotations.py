@@ -11,8 +11,8 @@ brat                      ``NAME.txt`` and ``NAME.ann``; a folder has many
 ========================= ==========================================================================================
 
 Places are characters from 0; ``stop`` is one past the last. A text is split into sentences and tokens, or has the
-tokens of its record. Sentences that a span crosses are joined. Spans that do not fall on token borders, and spans that
-labels cannot represent, are counted and listed in a warning.
+tokens of its record. Sentences that a span crosses are joined. Spans off the borders of tokens, and spans that labels
+cannot represent, are counted and listed in a warning.
 """
 
 from __future__ import annotations
@@ -36,6 +36,7 @@ from trelliswork.errors import DataError, DataWarning
 
 KEYS = ("spans", "label", "labels", "entities")  # of the spans in a record
 SHOWN = 3  # places in a message
+RECORD = ": record "  # of an array, between its file and its number
 Labels = list[list[str]]
 
 
@@ -45,7 +46,7 @@ class Document(NamedTuple):
     text: str
     spans: list[Span] | None
     tokens: list[tuple[int, int]] | None  # places of the tokens, if the record has them
-    place: str  # file and line
+    place: str  # file and line, or record of an array
     record: dict[str, Any]  # as it was read
 
 
@@ -56,14 +57,14 @@ class Reports:
         self._places: dict[str, list[str]] = {}
 
     def add(self, what: str, place: str) -> None:
-        """Count a case; ``what`` follows the number of cases."""
+        """Count a case."""
         self._places.setdefault(what, []).append(place)
 
     def tell(self, source: str, strict: bool) -> None:
         """Warn about all cases; with ``strict`` they are an error."""
         for what, places in self._places.items():
             more = ", ..." * (len(places) > SHOWN)
-            text = f"{source}: {len(places)} {what} ({', '.join(places[:SHOWN])}{more})."
+            text = f"{source}: {what}: {len(places)} ({', '.join(places[:SHOWN])}{more})."
             if strict:
                 raise DataError(f"{text} Correct them, or leave strict out.")
             warnings.warn(text, DataWarning, stacklevel=3)
@@ -76,9 +77,14 @@ class AnnotatedText(TokenizedText):
     The text is that of all documents, one after another, with a line end after each.
     """
 
+    format: str = "jsonl"
     documents: list[Document] = field(default_factory=list)
     ends: list[int] = field(default_factory=lambda: [0])
     firsts: list[int] = field(default_factory=list)  # first character of each document
+
+    def place(self, sentence: int, token: int = 0) -> str | None:
+        """Return the document of a sentence, for messages."""
+        return self.documents[bisect_right(self.ends, sentence) - 1].place
 
     def located(self, n: int) -> dict[str, Any]:
         """Return the text of a sentence, its offset in the document, and start and end of its tokens there."""
@@ -127,18 +133,17 @@ def read_spans(
         If a record is not JSON, has no text, or has a span outside of its text.
     """
     source, reports = source_name(path), Reports()
-    documents = list(_documents(path, format or annotation_format(source), reports))
+    format = format or annotation_format(source)
+    documents = list(_documents(path, format, labeled, reports))
     if labeled and documents and all(document.spans is None for document in documents):
         raise DataError(f'{source}: no record has spans, such as "label": [[0, 5, "PER"]]: there is nothing to learn.')
     columns: list[list[Piece]] = []
     labels: Labels = []
-    ends, firsts, lines = [0], [], []
+    ends, firsts = [0], []
     at = 0
     for document in documents:
         sentences, some = _labeled(document if labeled else document._replace(spans=None), split, reports)
-        line = int(document.place.rpartition(":")[2])
         columns += [[Piece(text, start + at, stop + at) for text, start, stop in pieces] for pieces in sentences]
-        lines += [line - 1 for pieces in sentences for _ in pieces]
         labels += some
         firsts.append(at)
         ends.append(len(columns))
@@ -152,12 +157,12 @@ def read_spans(
     corpus = AnnotatedText(
         [[unique.setdefault(piece.text, piece.text) for piece in flat]],
         np.cumsum([0, *map(len, columns)]).astype(np.int64),
-        token_lines=np.array(lines, np.int64),
         source=source,
         file=path,
         text="".join(f"{document.text}\n" for document in documents),
         starts=starts,
         stops=stops,
+        format=format,
         documents=documents,
         ends=ends,
         firsts=firsts,
@@ -185,17 +190,26 @@ def looks_like_json(path: Readable) -> bool:
         return False
 
 
-def _documents(path: Readable, format: str, reports: Reports) -> Iterator[Document]:
+def brat_files(path: str) -> list[str]:
+    """Return NAME.ann for each text of a folder of brat, or for one text or file of spans."""
+    place = Path(path)
+    texts = sorted(place.glob("*.txt")) if place.is_dir() else [place]
+    return [str(text.with_suffix(".ann")) for text in texts]
+
+
+def _documents(path: Readable, format: str, labeled: bool, reports: Reports) -> Iterator[Document]:
     """Yield the documents of a file, or of a folder of brat files."""
     source = source_name(path)
     if format == "brat":
-        yield from _brat(Path(source), reports)
+        for name in brat_files(source):
+            if Path(name).is_file() or not (labeled and Path(source).is_dir()):
+                yield _brat(Path(name), reports)
         return
     with open_text(path) as lines:
         records = _rows(lines, source) if format == "csv" else _objects(lines, source)
         for place, record in records:
             if record.get("answer", "accept") != "accept":  # of Prodigy
-                reports.add("records were rejected or ignored by their annotators, and left out", place)
+                reports.add("records that annotators rejected or ignored, left out", place)
                 continue
             yield _document(record, place, reports)
 
@@ -211,7 +225,8 @@ def _objects(lines: Iterator[str], source: str) -> Iterator[tuple[str, dict[str,
             found = json.loads("\n".join([line, *lines]) if whole else line)
         except (ValueError, RecursionError) as error:
             raise DataError(f"{place}: expected a record in JSON: {error}: {shorten(line)}.") from None
-        for record in found if whole else [found]:
+        for n, record in enumerate(found if whole else [found], start=1):
+            place = f"{source}{RECORD}{n}" if whole else place
             if not isinstance(record, dict):
                 raise DataError(f"{place}: expected a record {{...}}, got {shorten(record)}.")
             yield place, record
@@ -248,7 +263,7 @@ def _document(record: dict[str, Any], place: str, reports: Reports) -> Document:
     if isinstance(record.get("annotations"), list):  # of Label Studio
         done = [one.get("result") or [] for one in record["annotations"] if not one.get("was_cancelled")]
         if len(done) > 1:
-            reports.add("records have several annotations, of which the first was used", place)
+            reports.add("records with several annotations, the first one used", place)
         given = [item for item in done[0] if "start" in item.get("value", {})] if done else None
     tokens = record.get("tokens")
     try:
@@ -273,7 +288,7 @@ def _span(item: Any, text: str, place: str, reports: Reports) -> Span:
         else:
             start, stop, *names = item
         if len(names) != 1:
-            reports.add("spans have several types, of which the first was used", place)
+            reports.add("spans with several types, the first one used", place)
         name = names[0]
         if type(start) is not int or type(stop) is not int or not isinstance(name, str) or not name:
             raise ValueError
@@ -294,25 +309,22 @@ def _span(item: Any, text: str, place: str, reports: Reports) -> Span:
     return Span(name, start, stop)
 
 
-def _brat(path: Path, reports: Reports) -> Iterator[Document]:
-    """Yield the documents of brat: of a folder, or of the text of one file."""
-    names = sorted(path.glob("*.ann")) if path.is_dir() else [path.with_suffix(".ann")]
-    for name in names:
-        with open_text(name.with_suffix(".txt")) as lines:
-            text = "".join(f"{line}\n" for line in lines)
-        if not name.is_file() and path.suffix != ".ann":
-            yield Document(text, None, None, f"{name}:1", {})
-            continue
-        found: list[Span] = []
-        with open_text(name) as lines:
-            for number, line in enumerate(lines, start=1):
-                if line.startswith("T"):  # others are relations, events, attributes and notes
-                    kind, *places = line.partition("\t")[2].partition("\t")[0].replace(";", " ").split(" ")
-                    numbers: list[Any] = [int(place) if place.isdecimal() else place for place in places] or [None]
-                    found.append(_span([numbers[0], numbers[-1], kind], text, f"{name}:{number}", reports))
-                    if len(numbers) > 2:
-                        reports.add("spans are in pieces, and were read from the first to the last", f"{name}:{number}")
-        yield Document(text, found, None, f"{name}:1", {})
+def _brat(name: Path, reports: Reports) -> Document:
+    """Return the document of brat whose spans are in a file NAME.ann, if it is there."""
+    with open_text(name.with_suffix(".txt")) as lines:
+        text = "".join(f"{line}\n" for line in lines)
+    if not name.is_file():
+        return Document(text, None, None, f"{name.with_suffix('.txt')}:1", {})
+    found: list[Span] = []
+    with open_text(name) as lines:
+        for number, line in enumerate(lines, start=1):
+            if line.startswith("T"):  # others are relations, events, attributes and notes
+                kind, *places = line.partition("\t")[2].partition("\t")[0].replace(";", " ").split(" ")
+                numbers: list[Any] = [int(place) if place.isdecimal() else place for place in places] or [None]
+                found.append(_span([numbers[0], numbers[-1], kind], text, f"{name}:{number}", reports))
+                if len(numbers) > 2:
+                    reports.add("spans in pieces, read from the first to the last", f"{name}:{number}")
+    return Document(text, found, None, f"{name}:1", {})
 
 
 def _labeled(document: Document, split: Tokenizer, reports: Reports) -> tuple[list[list[Piece]], Labels]:
@@ -332,12 +344,12 @@ def _labeled(document: Document, split: Tokenizer, reports: Reports) -> tuple[li
         where = f"{document.place} {shorten(own)}"
         first, last = bisect_right(stops, start), bisect_left(starts, stop)
         if first >= last:
-            reports.add("spans have no token and were left out", where)
+            reports.add("spans without a token, left out", where)
         elif placed and first < placed[-1].stop:
-            reports.add("spans overlap others, which labels cannot represent, and were left out", where)
+            reports.add("spans that overlap others, which labels cannot represent, left out", where)
         else:
             if (starts[first], stops[last - 1]) != (start, stop):
-                reports.add("spans do not fall on token borders and were widened to whole tokens", where)
+                reports.add("spans off the borders of tokens, widened to whole tokens", where)
             placed.append(Span(span.type, first, last))
     inside = {t for span in placed for t in range(span.start + 1, span.stop)}  # where no sentence may start
     edges = [t for t in np.cumsum([0, *map(len, sentences)]).tolist() if t not in inside]
@@ -355,14 +367,15 @@ def write_spans(corpus: AnnotatedText, found: Sequence[Iterable[Any]], file: Tex
     found : sequence
         The spans of each sentence: ``Span`` or (``Span``, probability), in tokens.
     file : text file
-        Gets a JSON line per document, or rows of CSV. For brat it gets the lines of ``NAME.ann``.
+        Gets a JSON line per document, the array if it was one, or rows of CSV. For brat it gets the lines of
+        ``NAME.ann``.
     header : bool
         Whether the rows of CSV start with the names of the columns.
 
     JSON records keep their other entries. Those of Label Studio get ``predictions``; ``label`` or ``entities`` are
     replaced where they are; all others have ``spans``, with ``probability`` if it is given.
     """
-    format, table = annotation_format(corpus.source), None
+    table, array = None, any(RECORD in document.place for document in corpus.documents)
     for d, document in enumerate(corpus.documents):
         rows: list[tuple[str, int, int, float | None]] = []
         for n in range(corpus.ends[d], corpus.ends[d + 1]):
@@ -371,10 +384,10 @@ def write_spans(corpus: AnnotatedText, found: Sequence[Iterable[Any]], file: Tex
                 (kind, first, last), p = one if isinstance(one[0], tuple) else (one, None)
                 start, stop = int(corpus.starts[at + first]), int(corpus.stops[at + last - 1])
                 rows.append((kind, start - corpus.firsts[d], stop - corpus.firsts[d], p))
-        if format == "brat":
+        if corpus.format == "brat":
             for k, (kind, start, stop, _) in enumerate(rows, start=1):
                 file.write(f"T{k}\t{kind} {start} {stop}\t{' '.join(document.text[start:stop].split())}\n")
-        elif format == "csv":
+        elif corpus.format == "csv":
             record = _written(document, rows)
             row = {k: json.dumps(v, ensure_ascii=False) if isinstance(v, list) else v for k, v in record.items()}
             if table is None:
@@ -383,7 +396,10 @@ def write_spans(corpus: AnnotatedText, found: Sequence[Iterable[Any]], file: Tex
                     table.writeheader()
             table.writerow(row)
         else:
-            file.write(json.dumps(_written(document, rows), ensure_ascii=False) + "\n")
+            before, after = (
+                ("[" if d == 0 else ",", "" if d + 1 < len(corpus.documents) else "]") if array else ("", "")
+            )
+            file.write(f"{before}{json.dumps(_written(document, rows), ensure_ascii=False)}{after}\n")
 
 
 def _written(document: Document, rows: list[tuple[str, int, int, float | None]]) -> dict[str, Any]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import chain, pairwise
 from typing import Any
@@ -146,14 +146,14 @@ class Corpus:
 
     def place(self, sentence: int, token: int = 0) -> str | None:
         """Return file and line of a token, for messages; ``None`` if they are unknown."""
-        for part in self.parts or (self,):
+        for part in self.parts:
             if sentence < len(part):
-                if part.token_lines is None:
-                    return None
-                line = lines_before(part.file) + part.token_lines[part.offsets[sentence] + token] + 1
-                return f"{part.source}:{line}"
+                return part.place(sentence, token)
             sentence -= len(part)
-        return None
+        if self.parts or self.token_lines is None:
+            return None
+        line = lines_before(self.file) + self.token_lines[self.offsets[sentence] + token] + 1
+        return f"{self.source}:{line}"
 
     @classmethod
     def from_sentences(cls, sentences: Sequence[Sequence[str | Sequence[str]]]) -> Corpus:
@@ -192,7 +192,7 @@ class Corpus:
         for part in parts:
             for column, more in zip(columns, part.columns, strict=True):
                 column += more
-        bare = [Corpus([], part.offsets, None, part.token_lines, part.source, part.file) for part in parts]
+        bare = [replace(part, columns=[], raw=None) for part in parts]
         return cls(columns, _joined_offsets([part.offsets for part in parts]), source=source, parts=bare)
 
 

@@ -87,7 +87,7 @@ def tag(
     Example: echo 'We tag words .' | trelliswork tag tagger --format text --with marginals
     """
     from trelliswork.answers import Want, ask, flat_labels, layers_with_spans
-    from trelliswork.data.annotations import write_spans
+    from trelliswork.data.annotations import brat_files, write_spans
     from trelliswork.data.tokenize import read_raw_text
     from trelliswork.models.tasks import LayeredTagger, Tagger
 
@@ -110,6 +110,8 @@ def tag(
     if split is not None and known is not None:
         raise typer.BadParameter("--known names a column, which raw text does not have: leave --tokenize out.")
     kind = "text" if split is not None else str(format_for(layout, source, format))
+    if kind == "brat":  # a file for each document
+        source = replace(source, files=tuple(name for file in source.files for name in brat_files(str(file))))
     form: Form | None = output or (None if kind in ANNOTATED else "conllu" if kind == "conllu" else "columns")
     if form == "conllu" and kind == "crfsuite":
         raise typer.BadParameter("--output conllu needs words, and files of ready attributes have none.")
