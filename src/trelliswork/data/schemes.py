@@ -330,6 +330,24 @@ def convert(labels: Sequence[str], source: Scheme, target: Scheme) -> list[str]:
     return labels_from_spans(spans(labels, source), len(labels), target)
 
 
+def from_grobid(labels: Iterable[str]) -> list[str]:
+    """Return labels of GROBID, where ``I-<x>`` opens a field and ``<x>`` continues it, in BIO; none is lost.
+
+    Examples
+    --------
+    >>> from_grobid(["I-<day>", "I-<month>", "<month>"])
+    ['B-<day>', 'B-<month>', 'I-<month>']
+    >>> to_grobid(from_grobid(["I-<day>", "<other>"]))
+    ['I-<day>', '<other>']
+    """
+    return [f"B-{label[2:]}" if label.startswith("I-<") else f"I-{label}" for label in labels]
+
+
+def to_grobid(labels: Iterable[str]) -> list[str]:
+    """Return labels in BIO as GROBID writes them; the inverse of ``from_grobid``."""
+    return [f"I-{label[2:]}" if label.startswith("B-") else label.removeprefix("I-") for label in labels]
+
+
 def _check_scheme(scheme: str) -> None:
     if scheme not in get_args(Scheme):
         raise ValueRangeError(f"scheme must be 'bio' (IOB2) or 'bioes' (IOBES, BILOU), got {scheme!r}.")
