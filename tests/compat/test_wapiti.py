@@ -182,7 +182,7 @@ def test_fields_of_grobid_are_calibrated(data_dir, name):
         train, dev, test = (
             (Corpus.from_sentences([rows[n] for n in part]), [y[n] for n in part]) for part in parts.values()
         )
-        model = Wapiti("\n".join([*GROBID, "b"]), rho1=0, rho2=0.2, feature_set="observed", max_iter=300)
+        model = Wapiti("\n".join([*GROBID, "b"]), rho1=0, rho2=0.2, feature_set="observed", tol=1e-4)
         model.crf.scheme = "bio"
         model.fit(*train)
         calibrate(model.crf, model.columns(dev[0]), dev[1])

@@ -201,7 +201,14 @@ def test_rules_lose_no_accuracy_on_real_records(data_dir, name):
     train, test = [e for k, e in enumerate(examples) if k % 5], examples[::5]
     free, ruled = (RecordParser(rules=rules).fit(train) for rules in (None, "once"))
     names = set(ruled.rules_.names if ruled.rules_ is not None else ())
-    assert ruled.evaluate(test).accuracy >= free.evaluate(test).accuracy
     for record in ruled.parse([e.text for e in test]):
         found = [field.name for field in record.fields if field.name in names]
         assert len(found) == len(set(found))
+    true = []  # of the records that satisfy the rules: a field that training never repeats may be repeated later
+    for example in test:
+        found = [span.type for span in example.spans if span.type in names]
+        true += [example] * (len(found) == len(set(found)))
+    before, after = (p.evaluate(true).accuracy for p in (free, ruled))
+    print(f"{name}: {len(true)} of {len(test)} satisfy the rules; accuracy of records {before:.4f}, ruled {after:.4f}")
+    assert len(true) >= 0.99 * len(test)
+    assert after >= before

@@ -49,8 +49,8 @@ def train(
     rules: Annotated[
         str | None,
         typer.Option(
-            help="File of rules that fields satisfy; 'once': fields that no record of training repeats occur at most "
-            "once.",
+            help="File of rules that fields satisfy; 'once': fields that ten records of training have, and none "
+            "repeats, occur at most once.",
             show_default=False,
         ),
     ] = None,

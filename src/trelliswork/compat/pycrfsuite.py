@@ -75,9 +75,12 @@ def _item(token: Any) -> Item:
     if type(token) is list and all(type(name) is str for name in token):
         return token
     pairs = named(token, zeros=True)
-    if all(value == 1 for _, value in pairs):
+    values = dict(pairs)
+    if set(values.values()) <= {1.0}:
         return [name for name, _ in pairs]
-    values: dict[str, float] = {}
+    if len(values) == len(pairs):
+        return values
+    values = {}
     for name, value in pairs:
         values[name] = values.get(name, 0.0) + value
     return values

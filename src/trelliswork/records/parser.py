@@ -27,6 +27,7 @@ from trelliswork.records.tokens import Places, token_spans, tokenizer
 from trelliswork.rules import AtMostOnce, Rule, parse
 
 LONGEST = 100_000  # characters of a record: what is longer is no record
+ENOUGH = 10  # records that show that a field is never repeated
 BATCH = 5_000  # records that are answered together
 TRIMMED = " ,;"  # around a field
 JOINT = " | "  # between fields of one name
@@ -104,8 +105,7 @@ class RecordReport:
         """Return plain data for JSON."""
         plain = asdict(self) | {"fields": self.fields.to_dict()}
         plain["by_name"] = {name: score.to_dict() for name, score in self.by_name.items()}
-        both = {name: getattr(self, name).to_dict() for name in ("confidence", "record_confidence")}
-        return plain | both
+        return plain | {name: getattr(self, name).to_dict() for name in ("confidence", "record_confidence")}
 
     def summary(self) -> str:
         """Return the figures as text."""
@@ -127,8 +127,8 @@ class RecordParser:
         ``words``: punctuation stays with the word before it; ``punctuation``: each mark is a token; ``blanks``: what is
         between white space; or a regular expression.
     rules : Rule or str, optional
-        What the fields of every record satisfy, see `trelliswork.rules`; ``"once"``: each field that no record of the
-        training data repeats occurs at most once.
+        What the fields of every record satisfy, see `trelliswork.rules`; ``"once"``: each field that ten records of
+        the training data have, and none repeats, occurs at most once.
     features : str
         Feature set of the CRF: a preset or templates over words.
     l1, l2, max_iter : as for `CRF`
@@ -168,9 +168,10 @@ class RecordParser:
         X = [_words(example.text, own) for example, own in zip(examples, places, strict=True)]
         rules = parse(self.rules) if isinstance(self.rules, str) and self.rules != "once" else self.rules
         if rules == "once":
-            names = dict.fromkeys(span.type for some in spans for span in some)
-            several = {name for some in spans for name, n in Counter(s.type for s in some).items() if n > 1}
-            once = [name for name in names if name not in several]
+            counts = [Counter(span.type for span in some) for some in spans]
+            several = {name for own in counts for name, n in own.items() if n > 1}
+            names = Counter(name for own in counts for name in own)
+            once = [name for name, n in names.items() if n >= ENOUGH and name not in several]
             rules = AtMostOnce(*once) if once else None
         scheme: Any = "bio" if touching else None
         model = CRF(self.features, scheme=scheme, l1=self.l1, l2=self.l2, max_iter=self.max_iter)
