@@ -9,7 +9,7 @@ from array import array
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import chain
 from math import isfinite
-from typing import Any
+from typing import Any, TypeGuard
 
 import numpy as np
 from numpy.typing import NDArray
@@ -106,7 +106,7 @@ class Rows:
                 if type(token) is list:
                     names, weights = token, None
                 elif _is_plain(token):
-                    names, weights = list(token), list(token.values())  # type: ignore[union-attr]
+                    names, weights = list(token), list(token.values())
                 else:
                     pairs = named(token, f"sentence {n}, token {t}")
                     names, weights = [name for name, _ in pairs], [value for _, value in pairs]
@@ -210,7 +210,7 @@ def _collect(token: Mapping[str, Any], before: str, pairs: list[tuple[str, float
             )
 
 
-def _is_plain(token: Any) -> bool:
+def _is_plain(token: Any) -> TypeGuard[dict[str, float]]:
     """Return whether a token is a dict of names and finite numbers."""
     if type(token) is not dict or not set(map(type, token.values())) <= _NUMBERS or not set(map(type, token)) <= _TEXTS:
         return False
