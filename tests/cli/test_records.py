@@ -98,6 +98,14 @@ def test_json_lines(folder, tmp_path):
     assert done.returncode == 2
 
 
+def test_a_table_becomes_json_lines(folder, tmp_path):
+    write_rows(tmp_path / "in.csv", ROWS[:2])
+    options = ["--column", "address", "--out", tmp_path / "out.jsonl"]
+    assert run("records", "parse", folder / "model", tmp_path / "in.csv", *options).returncode == 0
+    first, second = map(json.loads, (tmp_path / "out.jsonl").read_text().splitlines())
+    assert (first["id"], first["street"], second) == ("a", "Oak St", {"id": "b", "address": "", "problem": "empty"})
+
+
 def test_accepted_records_and_those_to_review(folder, tmp_path):
     write_rows(tmp_path / "in.csv", ROWS[:2] + ROWS[4:])
     options = ["--column", "address", "--out", tmp_path / "out.csv", "--accept", 0.3]

@@ -181,7 +181,7 @@ class RecordParser:
     def calibrate(self, examples: Sequence[Example]) -> Self:
         """Fit the probabilities to held-out records, see `calibrate`."""
         places, spans = self._placed(examples)
-        y = [_labels(some, len(own), self._scheme) for some, own in zip(spans, places, strict=True)]
+        y = [_labels(some, len(own), self.model_.scheme_ is not None) for some, own in zip(spans, places, strict=True)]
         calibrate(self.model_, [_words(e.text, own) for e, own in zip(examples, places, strict=True)], y)
         return self._prepared()
 
@@ -303,18 +303,13 @@ class RecordParser:
         return self._names_and_kinds[0]
 
     @property
-    def _scheme(self) -> bool:
-        """Whether labels are in BIO."""
-        return self.model_.scheme_ is not None
-
-    @property
     def _kinds(self) -> SegmentKinds:
         return self._names_and_kinds[1]
 
     @cached_property
     def _names_and_kinds(self) -> tuple[tuple[str, ...], SegmentKinds]:
         labels = self.model_.labels_
-        if self._scheme:
+        if self.model_.scheme_ is not None:
             names, kinds, joins = joined_labels(labels, "bio")
             return tuple(names), SegmentKinds(kinds, joins)
         names = [label for label in labels if label != "O"]

@@ -80,9 +80,9 @@ def _example(record: ElementTree.Element, joins: bool, place: str) -> Example:
 
 
 class Row(NamedTuple):
-    """A row of a table: its cells by column, the text, and what is wrong with the row."""
+    """A row: the cells of a table or the entries of an object, the text, and what is wrong with it."""
 
-    cells: dict[str, Any]
+    cells: Any
     text: str
     problem: str
     line: int  # the last one that it occupies
@@ -139,7 +139,7 @@ def _rows(rows: Iterator[list[str]], reader: Any, header: list[str], column: str
         if len(row) != n:
             problem = f"{len(row)} cells instead of {n}"
             row = [*row[: n - 1], ",".join(row[n - 1 :])] if len(row) > n else row + [""] * (n - len(row))
-        yield Row(dict(zip(header, row, strict=True)), "" if problem else row[at], problem, reader.line_num)
+        yield Row(row, "" if problem else row[at], problem, reader.line_num)
 
 
 def _objects(lines: Iterator[str], column: str) -> Iterator[Row]:
