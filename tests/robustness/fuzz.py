@@ -90,7 +90,6 @@ def read_columns(path: Path) -> None:
     assert out.getvalue().count("\n") == corpus.raw.count(b"\n") + (not corpus.raw.endswith(b"\n"))
     t.read_columns(path, columns=[0, -1])
     t.read_columns(path, separator="\t")
-    t.read_columns(path, encoding="latin-1")
 
 
 def read_conllu(path: Path) -> None:

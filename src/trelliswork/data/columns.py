@@ -36,7 +36,6 @@ def read_columns(
     separator: str | None = None,
     keep_lines: bool = False,
     allow_empty: bool = False,
-    encoding: str = "utf-8",
 ) -> Corpus:
     r"""Read a column file.
 
@@ -55,7 +54,6 @@ def read_columns(
         Whether to keep the lines, to write them back with `write_columns_with`.
     allow_empty : bool
         Whether a file without sentences is an empty corpus instead of an error.
-    encoding : str
 
     Returns
     -------
@@ -68,12 +66,12 @@ def read_columns(
         If a line has another number of columns than the first, a requested column does not exist, there is no
         sentence, or the file cannot be read (see `open_text`).
     ValueRangeError
-        If ``columns`` is empty, or the separator or the encoding cannot be used.
+        If ``columns`` is empty, or the separator cannot be used.
     """
     if columns is not None and not len(columns):
         raise ValueRangeError("columns must name at least one column, got none. Leave it out to get all.")
     splitter(separator)  # which checks it
-    text = whole_text(path, encoding=encoding)
+    text = whole_text(path)
     notes = path.notes if isinstance(path, Excerpt) else {}
     before = lines_before(path)
     width, first = notes.get("columns", (0, before))  # of earlier parts of the file

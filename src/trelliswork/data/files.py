@@ -140,45 +140,35 @@ def splitter(separator: str | None) -> Callable[[str], list[str]]:
 
 
 @contextmanager
-def open_text(path: Readable, *, encoding: str = "utf-8") -> Iterator[Iterator[str]]:
-    r"""Open a text file, ``-`` for the standard input, and yield an iterator over its lines without their ends.
+def open_text(path: Readable) -> Iterator[Iterator[str]]:
+    r"""Open a text file in UTF-8, ``-`` for the standard input, and yield its lines without their ends.
 
     An `Excerpt` is opened like a file of its own; line numbers in errors are those of the whole file.
 
     Gzip files are recognized by their first bytes, whatever their name. Only ``\n`` and ``\r\n`` end a line. A byte
-    order mark at the start is skipped. In the encoding, a line end must be the byte 10, as in UTF-8, Latin-1 or Shift
-    JIS. DataError if the file cannot be read, is not in this encoding, contains a NUL byte or is a damaged gzip file.
+    order mark at the start is skipped. DataError if the file cannot be read, is not in UTF-8, contains a NUL byte or is
+    a damaged gzip file.
     """
-    with open_blocks(path, encoding=encoding) as blocks:
+    with open_blocks(path) as blocks:
         yield chain.from_iterable(lines_of(block) for block, _ in blocks)
 
 
-def whole_text(path: Readable, *, encoding: str = "utf-8") -> bytes:
-    """Return a text file in UTF-8, each line with a line feed at its end, the last one perhaps without."""
-    with open_blocks(path, encoding=encoding) as blocks:
+def whole_text(path: Readable) -> bytes:
+    """Return a text file, each line with a line feed at its end, the last one perhaps without."""
+    with open_blocks(path) as blocks:
         return b"".join(block for block, _ in blocks)
 
 
 @contextmanager
 def open_blocks(
-    path: Readable,
-    *,
-    encoding: str = "utf-8",
-    size: int | None = None,
-    progress: Callable[[int], object] = lambda n: None,
+    path: Readable, *, size: int | None = None, progress: Callable[[int], object] = lambda n: None
 ) -> Iterator[Iterator[tuple[bytes, bool]]]:
-    """Open a text file as `open_text` does, and yield an iterator over blocks of lines, in UTF-8, as they arrive.
+    """Open a text file as `open_text` does, and yield an iterator over blocks of lines as they arrive.
 
     With each block comes whether the next one has not arrived yet: a program that reads a pipe may then write what it
     has. Files never keep it waiting. A line ends with a line feed, the last one perhaps without. Blocks have about
     ``size`` bytes, by default what has arrived. ``progress`` receives the number of bytes that were read for each.
     """
-    try:
-        plain = "\n".encode(encoding) == b"\n"
-    except LookupError:
-        raise ValueRangeError(f"encoding {encoding!r} is unknown. Use a name such as 'utf-8' or 'latin-1'.") from None
-    if not plain:
-        raise ValueRangeError(f"encoding {encoding!r} cannot be read line by line. Convert the file to UTF-8 first.")
     name = source_name(path)
     with ExitStack() as stack:
         stack.enter_context(counting_lines_before(path))
@@ -200,11 +190,11 @@ def open_blocks(
             except OSError as error:
                 raise DataError(f"{name}: cannot be read: {error.strerror or error}.") from None
         part = path if isinstance(path, Excerpt) else Excerpt(name)
-        yield _blocks(raw, part, encoding, size, progress)
+        yield _blocks(raw, part, size, progress)
 
 
 def _blocks(
-    raw: io.BufferedReader, part: Excerpt, encoding: str, size: int | None, progress: Callable[[int], object]
+    raw: io.BufferedReader, part: Excerpt, size: int | None, progress: Callable[[int], object]
 ) -> Iterator[tuple[bytes, bool]]:
     """Yield the lines of a stream in blocks, checked block by block, and line by line only to locate an error.
 
@@ -216,8 +206,6 @@ def _blocks(
         raw.seek(part.start)
     elif raw.peek(2).startswith(GZIP):
         raw = cast(io.BufferedReader, gzip.GzipFile(fileobj=raw))
-    if encoding.lower().replace("_", "-") in ("utf-8", "utf8", "utf-8-sig"):
-        encoding = "utf-8"
     number, begun, done = 0, [b""], part.start  # lines yielded so far, the start of a line, and bytes reported
     read = raw.read1 if size is None else raw.read  # which waits for a full block
     while True:
@@ -236,15 +224,13 @@ def _blocks(
         if not block:
             return
         try:
-            text = block.decode(encoding)
-        except UnicodeDecodeError:
-            raise _undecodable(block, name, number, encoding) from None
+            text = block.decode()
+        except UnicodeDecodeError as error:
+            raise _undecodable(block, name, number, error.start) from None
         if "\0" in text:
             line = number + 1 + text.count("\n", 0, text.index("\0"))
             raise DataError(f"{name}:{line}: expected text, got a NUL byte. Is it a binary file, or UTF-16?")
-        if encoding != "utf-8":
-            block = text.encode()
-        elif not number and not part.start:
+        if not number and not part.start:
             block = block.removeprefix(BOM)
         if b"\r" in block:
             block = block.replace(b"\r\n", b"\n").removesuffix(b"\r")
@@ -285,19 +271,14 @@ def gzip_errors(name: str, number: int) -> Iterator[None]:
         raise DataError(f"{name}: the gzip file is damaged after line {number}: {error}. Copy it again.") from None
 
 
-def _undecodable(block: bytes, name: str, number: int, encoding: str) -> DataError:
-    """Return the error for the first line of a block that cannot be decoded."""
-    for line, bad in enumerate(block.split(b"\n"), start=number + 1):
-        try:
-            bad.decode(encoding)
-        except UnicodeDecodeError as error:
-            at = error.start
-            shown = shorten(bad.decode(encoding, errors="backslashreplace"))
-            return DataError(
-                f"{name}:{line}: expected {encoding.upper()}, but byte {at + 1} of the line is 0x{bad[at]:02x}: "
-                f"{shown}. Convert it to UTF-8 (iconv -f latin1 -t utf8), or in Python give its encoding ('latin-1')."
-            )
-    return DataError(f"{name}: expected {encoding.upper()}, but the file has another encoding. Give its encoding.")
+def _undecodable(block: bytes, name: str, number: int, at: int) -> DataError:
+    """Return the error for a byte of a block, ``number`` lines from the start of the file, that is not UTF-8."""
+    start, stop = block.rfind(b"\n", 0, at) + 1, block.find(b"\n", at) % (len(block) + 1)
+    line, shown = number + 1 + block.count(b"\n", 0, at), shorten(block[start:stop].decode(errors="backslashreplace"))
+    return DataError(
+        f"{name}:{line}: expected UTF-8, but byte {at - start + 1} of the line is 0x{block[at]:02x}: {shown}. Convert "
+        "the file to UTF-8 (iconv -f latin1 -t utf8)."
+    )
 
 
 def no_sentence(source: str, layout: str) -> DataError:

@@ -14,7 +14,7 @@ SHOWN = 100  # lines that show whether a text is in columns
 GLUED = 0.05  # share of words with unknown punctuation from which a text is taken to be not tokenized
 
 
-def read_text(path: Readable, *, allow_empty: bool = False, encoding: str = "utf-8") -> Corpus:
+def read_text(path: Readable, *, allow_empty: bool = False) -> Corpus:
     """Read plain text: one sentence per line, words separated by ASCII white space. Blank lines are skipped.
 
     Parameters
@@ -23,7 +23,6 @@ def read_text(path: Readable, *, allow_empty: bool = False, encoding: str = "utf
         A plain or gzip file, or an `Excerpt` of one; ``-`` is the standard input.
     allow_empty : bool
         Whether a file without sentences is an empty corpus instead of an error.
-    encoding : str
 
     Returns
     -------
@@ -37,7 +36,7 @@ def read_text(path: Readable, *, allow_empty: bool = False, encoding: str = "utf
     """
     from trelliswork.data.ids import tokenized  # which imports compiled code
 
-    ids, words, _ = tokenized(whole_text(path, encoding=encoding), keep_empty=True)
+    ids, words, _ = tokenized(whole_text(path), keep_empty=True)
     sizes = np.diff(np.flatnonzero(ids < 0), prepend=-1) - 1  # of all lines
     lines = np.flatnonzero(sizes)
     if not len(lines) and not allow_empty:

@@ -258,9 +258,7 @@ class TokenizedText(Corpus):
         return cls([words], offsets, source=source, text=text, starts=starts, stops=stops, before=before)
 
 
-def read_raw_text(
-    path: Readable, *, split: Tokenizer = tokenize, allow_empty: bool = False, encoding: str = "utf-8"
-) -> TokenizedText:
+def read_raw_text(path: Readable, *, split: Tokenizer = tokenize, allow_empty: bool = False) -> TokenizedText:
     """Read running text that is not tokenized; blank lines separate paragraphs.
 
     Parameters
@@ -271,14 +269,13 @@ def read_raw_text(
         Text to sentences of `Piece`: `tokenize`, or a result of `tokenizer`.
     allow_empty : bool
         Whether a file without sentences is an empty corpus instead of an error.
-    encoding : str
 
     Returns
     -------
     TokenizedText
         A corpus of one column, with the place of each token in the text, whose line ends are one character each.
     """
-    with open_text(path, encoding=encoding) as lines:
+    with open_text(path) as lines:
         text = "".join(f"{line}\n" for line in lines)
     source = source_name(path)
     corpus = TokenizedText.of(text, split, source, path.characters if isinstance(path, Excerpt) else 0)

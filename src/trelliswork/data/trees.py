@@ -24,7 +24,6 @@ def read_trees(
     functions: bool = True,
     unary: bool = True,
     allow_empty: bool = False,
-    encoding: str = "utf-8",
 ) -> list[Tree]:
     """Read Penn bracketings, each on one line or over several.
 
@@ -43,7 +42,6 @@ def read_trees(
         Whether to keep constituents with one child instead of replacing them by the child.
     allow_empty : bool
         Whether a file without trees is an empty list instead of an error.
-    encoding : str
 
     Returns
     -------
@@ -57,7 +55,7 @@ def read_trees(
     """
     trees = []
     for file in tree_files(path):
-        for line, text in _bracketings(file, encoding):
+        for line, text in _bracketings(file):
             try:
                 tree = Tree.parse(text)
             except ValueError as error:
@@ -130,11 +128,11 @@ def tree_spans(tree: Tree) -> list[tuple[int, int, str]]:
     return [(*ends[id(node)], node.label) for node in nodes if not isinstance(node.children[0], str)]
 
 
-def _bracketings(path: Readable, encoding: str) -> Iterator[tuple[int, str]]:
+def _bracketings(path: Readable) -> Iterator[tuple[int, str]]:
     """Yield the text of each tree and the number of its first line."""
     name = source_name(path)
     depth, first, parts = 0, 0, list[str]()
-    with open_text(path, encoding=encoding) as lines:
+    with open_text(path) as lines:
         for number, line in enumerate(lines, start=1):
             at = 0
             for match in _BRACKET.finditer(line):

@@ -23,7 +23,6 @@ def convert(
     out: Annotated[
         str, typer.Option("--out", "-o", help="Directory for the model; FILE.arpa or FILE.arpa.gz for an ARPA file.")
     ],
-    encoding: Annotated[str, typer.Option(help="Encoding of a text model of CRF++.")] = "utf-8",
     force: ForceOption = False,
     json: JsonOption = False,
 ) -> None:
@@ -46,7 +45,7 @@ def convert(
         if Path(model).is_dir():
             raise DataError(f"{model}: a directory. Only n-gram models are written for others: give --out FILE.arpa.")
         check_out(out, model, force=force)
-        fitted = converted(model, encoding=encoding)
+        fitted = converted(model)
         save_or_rescue(fitted.save, out, force=force)
     described = fitted.describe(1)
     outcome = {"model": model, "out": out, "kind": fitted.family, **described.facts}

@@ -23,7 +23,6 @@ def convert(
     *,
     words: Sequence[Any] | None = None,
     labels: Sequence[str] | None = None,
-    encoding: str = "utf-8",
 ) -> Estimator:
     """Return a model of another tool as an estimator that gives the same answers.
 
@@ -37,8 +36,6 @@ def convert(
         Names of the symbols of an object, by id. Default: the numbers 0, 1, 2, ...
     labels : sequence of str, optional
         Names of the states of an object, by id. Default: ``#0``, ``#1``, ...
-    encoding : str
-        Encoding of a text model of CRF++.
 
     Returns
     -------
@@ -66,7 +63,7 @@ def convert(
     if words is not None or labels is not None:
         raise ValueRangeError("a file has names of words and labels: leave words and labels out.")
     path = Path(source)
-    read = _reader(path, encoding)
+    read = _reader(path)
     if read is None:
         from trelliswork.integrations.convert.arpa import read_arpa
 
@@ -74,24 +71,24 @@ def convert(
     from trelliswork.integrations.convert.crf import converted
     from trelliswork.models.crf import CRF
 
-    model = read()
+    model = read(path)
     learned, layout = converted(model)
     crf = CRF._from_learned(learned, f"converted from {model.tool}")
     crf.input_ = layout
     return crf
 
 
-def _reader(path: Path, encoding: str) -> Callable[[], ForeignCRF] | None:
+def _reader(path: Path) -> Callable[[Path], ForeignCRF] | None:
     """Return the function that reads a file, ``None`` for an ARPA file."""
     from trelliswork.integrations.convert import crf_models as kinds
 
     start = _start(path)
     if start.startswith(kinds.CRFSUITE):
-        return lambda: kinds.read_crfsuite_model(path)
+        return kinds.read_crfsuite_model
     if start.startswith(kinds.WAPITI):
-        return lambda: kinds.read_wapiti_model(path)
+        return kinds.read_wapiti_model
     if start.startswith(kinds.CRFPP):
-        return lambda: kinds.read_crfpp_model(path, encoding=encoding)
+        return kinds.read_crfpp_model
     if b"\\data\\" in start:
         return None
     if start[:4] == b"d\0\0\0":  # the version of CRF++, 100

@@ -101,9 +101,9 @@ def _strings(data: bytes, at: int, n: int) -> list[str]:
     return found
 
 
-def read_crfpp_model(path: str | Path, *, encoding: str = "utf-8") -> ForeignCRF:
+def read_crfpp_model(path: str | Path) -> ForeignCRF:
     """Read a text model of CRF++ (``crf_learn -t`` writes ``MODEL.txt``); its templates are part of it."""
-    with open_text(path, encoding=encoding) as opened:
+    with open_text(path) as opened:
         lines = list(opened)
     numbered = iter(enumerate(lines, start=1))
 
