@@ -5,7 +5,7 @@ import io
 
 import pytest
 
-from trelliswork.data import bundled, read_columns, read_conllu
+from trelliswork.data import bundled, read_conllu
 from trelliswork.data.conllu import COLUMNS, write_conllu_with
 from trelliswork.data.writers import write_conllu
 from trelliswork.errors import DataError, ShapeError, ValueRangeError
@@ -48,7 +48,7 @@ def write(tmp_path):
 
 def replaced(corpus, column, values):
     file = io.StringIO()
-    write_conllu_with(corpus, column, values, file)
+    write_conllu_with(corpus, {column: values}, file)
     return file.getvalue()
 
 
@@ -124,17 +124,13 @@ def test_invalid_values_are_not_written(write):
     corpus = read_conllu(write(row("1")), keep_lines=True)
     with pytest.raises(ValueRangeError, match="keep_lines=True"):
         replaced(read_conllu(write(row("1"))), "upos", ["X"])
-    with pytest.raises(ValueRangeError, match="must not be id"):
-        replaced(corpus, "id", ["1"])
     with pytest.raises(ValueRangeError, match="no column 'pos'"):
         replaced(corpus, "pos", ["X"])
-    with pytest.raises(ShapeError, match="each of the 1 words, got 2"):
+    with pytest.raises(ShapeError, match="each of 1 tokens, got 2"):
         replaced(corpus, "upos", ["X", "Y"])
     for value in ("", "a\tb", "a\n"):
-        with pytest.raises(ValueRangeError, match="must fit into a column"):
+        with pytest.raises(ValueRangeError, match="must have values that fit"):
             replaced(corpus, "upos", [value])
-    with pytest.raises(ValueRangeError, match="must come from read_conllu, but line 1 is 'a b'"):
-        replaced(read_columns(write("a b"), keep_lines=True), "upos", ["X"])
 
 
 def test_reader_inverts_writer(write):

@@ -95,7 +95,7 @@ def read_columns(path: Path) -> None:
 def read_conllu(path: Path) -> None:
     corpus = t.read_conllu(path, columns=("form", "upos", "misc"), keep_lines=True)
     out = io.StringIO()
-    write_conllu_with(corpus, "upos", ["X"] * corpus.n_tokens, out)
+    write_conllu_with(corpus, {"upos": ["X"] * corpus.n_tokens}, out)
     assert out.getvalue().count("\n") == corpus.raw.count(b"\n") + (not corpus.raw.endswith(b"\n"))
     t.read_dependencies(path)
 

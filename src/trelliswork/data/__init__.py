@@ -4,18 +4,25 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from trelliswork.data import bundled
-    from trelliswork.data.annotations import read_spans, write_spans
-    from trelliswork.data.columns import read_columns
-    from trelliswork.data.conllu import read_conllu, read_dependencies
-    from trelliswork.data.corpus import AttributeCorpus, Corpus
-    from trelliswork.data.crfsuite import read_crfsuite
-    from trelliswork.data.reading import Layout, open
-    from trelliswork.data.sentence import Tree, TreebankSentence
-    from trelliswork.data.text import Lines, read_text
-    from trelliswork.data.trees import read_trees
-    from trelliswork.data.uai import UaiGraph, read_uai
-    from trelliswork.data.vocabulary import Vocabulary
+    from trelliswork.data import bundled as bundled
+    from trelliswork.data.annotations import read_spans as read_spans
+    from trelliswork.data.annotations import write_spans as write_spans
+    from trelliswork.data.columns import read_columns as read_columns
+    from trelliswork.data.conllu import read_conllu as read_conllu
+    from trelliswork.data.conllu import read_dependencies as read_dependencies
+    from trelliswork.data.corpus import AttributeCorpus as AttributeCorpus
+    from trelliswork.data.corpus import Corpus as Corpus
+    from trelliswork.data.crfsuite import read_crfsuite as read_crfsuite
+    from trelliswork.data.reading import Layout as Layout
+    from trelliswork.data.reading import open as open
+    from trelliswork.data.sentence import Tree as Tree
+    from trelliswork.data.sentence import TreebankSentence as TreebankSentence
+    from trelliswork.data.text import Lines as Lines
+    from trelliswork.data.text import read_text as read_text
+    from trelliswork.data.trees import read_trees as read_trees
+    from trelliswork.data.uai import UaiGraph as UaiGraph
+    from trelliswork.data.uai import read_uai as read_uai
+    from trelliswork.data.vocabulary import Vocabulary as Vocabulary
 
 # Modules here and the names that they define, which are loaded when they are first used.
 _MODULES = {
@@ -33,27 +40,7 @@ _MODULES = {
 }
 _HOMES = {name: f"{__name__}.{module}" for module, names in _MODULES.items() for name in names.split()}
 
-__all__ = [
-    "AttributeCorpus",
-    "Corpus",
-    "Layout",
-    "Lines",
-    "Tree",
-    "TreebankSentence",
-    "UaiGraph",
-    "Vocabulary",
-    "bundled",
-    "open",
-    "read_columns",
-    "read_conllu",
-    "read_crfsuite",
-    "read_dependencies",
-    "read_spans",
-    "read_text",
-    "read_trees",
-    "read_uai",
-    "write_spans",
-]
+__all__ = ["bundled", *_HOMES]
 
 
 def __getattr__(name: str) -> Any:

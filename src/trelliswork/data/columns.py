@@ -167,6 +167,20 @@ def write_columns_with(
     ``file``. The default separator is a tab if the line of the first token has one, otherwise a space; white space at
     the end of the line of a token is then dropped. ``notes`` of an `Excerpt` keep it for all parts of a file.
     """
+    text, token_lines = lines_with_room(corpus, extra, separator)
+    between = separator
+    if between is None:
+        between = (notes or {}).get("between") or _between(text, token_lines)
+        if notes is not None and len(token_lines):
+            notes["between"] = between
+    strip = separator is None and len(extra) > 0
+    file.write(_with_columns(text, token_lines, list(map(Column.of, extra)), between, strip))
+
+
+def lines_with_room(
+    corpus: Corpus, extra: Sequence[Sequence[str]], separator: str | None
+) -> tuple[bytes, NDArray[np.int64]]:
+    """Return the lines of a corpus, and those of its tokens, if there is a value for each that fits into a column."""
     if corpus.raw is None or corpus.token_lines is None:
         raise ValueRangeError("corpus has no lines to write. Read it with keep_lines=True.")
     for k, values in enumerate(extra):
@@ -176,14 +190,7 @@ def write_columns_with(
             breaks = fields_of(value) != [value] if separator is None else separator in value
             if not value or breaks or "\n" in value or "\r" in value:
                 raise ValueRangeError(f"extra[{k}] must have values that fit into a column, got {shorten(value)}.")
-    text, token_lines = corpus.raw, corpus.token_lines
-    between = separator
-    if between is None:
-        between = (notes or {}).get("between") or _between(text, token_lines)
-        if notes is not None and len(token_lines):
-            notes["between"] = between
-    strip = separator is None and len(extra) > 0
-    file.write(_with_columns(text, token_lines, list(map(Column.of, extra)), between, strip))
+    return corpus.raw, corpus.token_lines
 
 
 def _between(text: bytes, token_lines: NDArray[np.int64]) -> str:

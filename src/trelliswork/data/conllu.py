@@ -1,12 +1,13 @@
 """CoNLL-U, the format of Universal Dependencies: ten columns, comments, multiword tokens and empty nodes."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TextIO
 
 import numpy as np
 
+from trelliswork.data.columns import lines_with_room
 from trelliswork.data.corpus import Corpus
 from trelliswork.data.files import (
     Readable,
@@ -18,7 +19,7 @@ from trelliswork.data.files import (
     whole_number,
     whole_text,
 )
-from trelliswork.errors import DataError, ShapeError, ValueRangeError
+from trelliswork.errors import DataError, ValueRangeError
 
 Arcs = list[list[tuple[int | None, str | None]]]
 COLUMNS = ("id", "form", "lemma", "upos", "xpos", "feats", "head", "deprel", "deps", "misc")
@@ -59,7 +60,6 @@ def read_conllu(
     """
     if isinstance(columns, str) or not len(columns):
         raise ValueRangeError(f"columns must be a sequence of names such as ('form', 'upos'), got {shorten(columns)}.")
-    chosen, source = [_index(name) for name in columns], source_name(path)
     chosen, source, text = [_index(name) for name in columns], source_name(path), whole_text(path)
     flat, unique = list[str](), dict[str, str]()  # all columns of the first word, of the second, ...
     token_lines, ends, sentence, number = list[int](), [0], _Ids(), 0
@@ -205,27 +205,19 @@ def _on_cycle(heads: list[int | None]) -> int | None:
     return None
 
 
-def write_conllu_with(corpus: Corpus, column: str, values: list[str], file: TextIO) -> None:
-    """Write the lines of a CoNLL-U file, read with ``keep_lines=True``, with one column of every word replaced.
+def write_conllu_with(corpus: Corpus, columns: Mapping[str, Sequence[str]], file: TextIO) -> None:
+    """Write the lines of a CoNLL-U file, read with ``keep_lines=True``, with columns of every word replaced.
 
-    ``values`` are the new ones of each word. Comments, multiword tokens and empty nodes are unchanged. Line ends are
-    those of ``file``.
+    ``columns`` has the new values of each word by the name of the column. Comments, multiword tokens and empty nodes
+    are unchanged. Line ends are those of ``file``.
     """
-    c = _index(column)
-    if c == 0:
-        raise ValueRangeError("column must not be id: ids count the words.")
-    if corpus.raw is None or corpus.token_lines is None:
-        raise ValueRangeError("corpus has no lines to write. Read it with keep_lines=True.")
-    if len(values) != corpus.n_tokens:
-        raise ShapeError(f"values must have an entry for each of the {corpus.n_tokens} words, got {len(values)}.")
-    for value in set(values):
-        if not value or "\t" in value or "\n" in value or "\r" in value:
-            raise ValueRangeError(f"values must fit into a column (`_` leaves it empty), got {shorten(value)}.")
-    out = lines_of(corpus.raw)
-    for i, value in zip(corpus.token_lines.tolist(), values, strict=True):
-        fields = out[i].split("\t")
-        if len(fields) != 10:
-            raise ValueRangeError(f"corpus must come from read_conllu, but line {i + 1} is {shorten(out[i])}.")
-        fields[c] = value
-        out[i] = "\t".join(fields)
-    file.writelines(f"{line}\n" for line in out)
+    text, token_lines = lines_with_room(corpus, [*columns.values()], "\t")
+    lines = lines_of(text)
+    words = [lines[i].split("\t") for i in token_lines.tolist()]
+    for name, values in columns.items():
+        c = _index(name)
+        for fields, value in zip(words, values, strict=True):
+            fields[c] = value
+    for i, fields in zip(token_lines.tolist(), words, strict=True):
+        lines[i] = "\t".join(fields)
+    file.writelines(f"{line}\n" for line in lines)

@@ -2,8 +2,6 @@
 
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
-from io import StringIO
 from itertools import pairwise
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TextIO
 
@@ -136,11 +134,7 @@ def write_tagged(
     D = len(names)
     cells = [["|".join(values) for values in zip(*columns[d::D], strict=True)] for d in range(D)]
     if format == form:
-        for d, (name, values) in enumerate(zip(names, cells, strict=True)):
-            target = out if d == D - 1 else StringIO()
-            write_conllu_with(corpus, name, values, target)
-            if isinstance(target, StringIO):
-                corpus = replace(corpus, raw=target.getvalue().encode())
+        write_conllu_with(corpus, dict(zip(names, cells, strict=True)), out)
         return
     rows = [dict(zip(map(COLUMNS.index, names), row, strict=True)) for row in zip(*cells, strict=True)]
     _write_new(corpus, [[("", rows[a:b])] for a, b in pairwise(corpus.offsets.tolist())], out)
