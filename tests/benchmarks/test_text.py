@@ -16,6 +16,6 @@ def test_texts_are_reproducible_and_grow(tmp_path):
     text, small = read_ids(plain), read_ids(write([source], tmp_path / "small", 900))
     assert len(text.ids) == 9000
     assert len(small.ids) == 900
-    assert len(text.vocabulary) > len(small.vocabulary) > len(read_ids([source]).vocabulary) == 49
+    assert len(text.vocabulary) > len(small.vocabulary) > len(read_ids([source]).vocabulary) == 50
     assert plain[0].read_bytes() != plain[1].read_bytes()
     assert write([source], tmp_path / "other", 9000, seed=1)[0].read_bytes()[:1000] != plain[0].read_bytes()[:1000]

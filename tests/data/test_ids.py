@@ -1,4 +1,4 @@
-"""Text to ids: files, corpora and sentences give the same ids; unknown words, edges, case, errors."""
+"""Text to ids: files, corpora and sentences give the same ids; unknown words, edges, errors."""
 
 import gzip
 
@@ -31,8 +31,8 @@ def words_of(text):
 
 def test_all_sources_give_the_same_ids(files):
     expected = read_ids(TEXT)
-    assert expected.vocabulary.items == ["the", "dog", "saw", "cat", "Dog", "cats"]
-    assert expected.ids.tolist() == [0, 1, 2, 0, 3, 0, 4, 5]
+    assert expected.vocabulary.items == ["<s>", "the", "dog", "saw", "cat", "Dog", "cats"]
+    assert expected.ids.tolist() == [1, 2, 3, 1, 4, 1, 5, 6]
     assert expected.offsets.tolist() == [0, 5, 7, 8]
     sources = [files, [files / "a.txt", files / "b.gz"], Corpus.from_sentences(TEXT), iter(TEXT)]
     for source in [*sources, (path for path in sorted(files.iterdir()))]:
@@ -48,7 +48,7 @@ def test_rare_words_are_unknown(files):
         text = read_ids(source, min_count=2)
         assert words_of(text) == [["the", UNKNOWN, UNKNOWN, "the", UNKNOWN], ["the", UNKNOWN], [UNKNOWN]]
         assert text.vocabulary.unknown_word == UNKNOWN
-        assert read_ids(source, max_words=2).vocabulary.items == ["the", "dog", UNKNOWN]
+        assert read_ids(source, max_words=2).vocabulary.items == ["<s>", "the", "dog", UNKNOWN]
     assert read_ids(TEXT).vocabulary.unknown_word is None
     assert read_ids([*TEXT, [UNKNOWN]]).vocabulary.unknown_word == UNKNOWN
     for text, min_count in ((TEXT, 2), (TEXT * 2, 1)):  # words are left out anyway, or no word was seen once
@@ -61,58 +61,48 @@ def test_rare_words_are_unknown(files):
 def test_an_open_vocabulary_learns_unknown_words_from_words_seen_once(files):
     for source in (TEXT, files):
         text = read_ids(source, unknown="symbol")
-        assert text.vocabulary.items == ["the", "dog", "cat", "cats", UNKNOWN]
+        assert text.vocabulary.items == ["<s>", "the", "dog", "cat", "cats", UNKNOWN]
         assert words_of(text) == [["the", "dog", UNKNOWN, "the", "cat"], ["the", UNKNOWN], ["cats"]]
     listed = read_ids([*TEXT, [UNKNOWN]], unknown="symbol")
-    assert listed.vocabulary.items == ["the", "dog", "saw", "cat", "Dog", "cats", UNKNOWN]
+    assert listed.vocabulary.items == ["<s>", "the", "dog", "saw", "cat", "Dog", "cats", UNKNOWN]
 
 
 def test_given_vocabulary_decides_about_unlisted_words(files):
     for unknown, expected in ((UNKNOWN, UNKNOWN), (word_shape, "<capital>")):
-        vocabulary = Vocabulary(["the", "dog", "<capital>"], unknown=unknown)
+        vocabulary = Vocabulary(["<s>", "the", "dog", "<capital>"], unknown=unknown)
         for source in (TEXT, files):
             assert words_of(read_ids(source, vocabulary=vocabulary))[1] == ["the", expected]
-    closed = Vocabulary(["the", "dog"])
+    closed = Vocabulary(["<s>", "the", "dog"])
     with pytest.raises(DataError, match="sentence 0, token 2: 'saw' is not in the vocabulary"):
         read_ids(TEXT, vocabulary=closed)
     with pytest.raises(DataError, match=r"a\.txt:1: 'saw' is not in the vocabulary"):
         read_ids(files / "a.txt", vocabulary=closed)
 
 
-def test_lower_case(files):
-    for source in (TEXT, files):
-        text = read_ids(source, lower=True)
-        assert text.vocabulary.items == ["the", "dog", "saw", "cat", "cats"]
-        assert words_of(text)[1] == ["the", "dog"]
-        assert words_of(read_ids(source, vocabulary=text.vocabulary, lower=True)) == words_of(text)
-
-
 def test_edges(files):
     for source in (TEXT, files):
-        text = read_ids(source, edges=True)
+        text = read_ids(source)
         assert text.vocabulary.items == ["<s>", "the", "dog", "saw", "cat", "Dog", "cats"]
         assert words_of(text) == TEXT
-        whole = text.with_edges(start=0, end=7)
-        assert [s.tolist() for s in whole.sentences()] == [[0, 1, 2, 3, 1, 4, 7], [0, 1, 5, 7], [0, 6, 7]]
+        whole = text.with_edges()
+        assert [s.tolist() for s in whole.sentences()] == [[0, 1, 2, 3, 1, 4, 0], [0, 1, 5, 0], [0, 6, 0]]
         assert whole.offsets.tolist() == [0, 7, 11, 14]
-        assert [s.tolist() for s in text.with_edges(end=7).sentences()] == [[1, 2, 3, 1, 4, 7], [1, 5, 7], [6, 7]]
     for word in ("<s>", "</s>"):
         with pytest.raises(DataError, match=f"sentence 0, token 1: {word} marks sentence edges"):
-            read_ids([["a", word]], edges=True)
+            read_ids([["a", word]])
         with pytest.raises(DataError, match="corpus, sentence 0, token 1"):
-            read_ids(Corpus([["a", word]], np.array([0, 2]), source="corpus"), edges=True)
-        assert words_of(read_ids([["a", word]])) == [["a", word]]
+            read_ids(Corpus([["a", word]], np.array([0, 2]), source="corpus"))
     with pytest.raises(ValueRangeError, match="must list <s> first"):
-        read_ids(TEXT, vocabulary=Vocabulary(["the"], unknown=UNKNOWN), edges=True)
+        read_ids(TEXT, vocabulary=Vocabulary(["the"], unknown=UNKNOWN))
 
 
 def test_empty_sentences():
     assert len(read_ids([["a"], [], ["b"]])) == 2
     text = read_ids([["a"], [], ["b"], []], keep_empty=True)
-    assert [s.tolist() for s in text.sentences()] == [[0], [], [1], []]
-    assert text.with_edges(start=2, end=3).ids.tolist() == [2, 0, 3, 2, 3, 2, 1, 3, 2, 3]
-    nothing = read_ids([], vocabulary=Vocabulary(["a"]))
-    assert (len(nothing), nothing.sentences(), nothing.with_edges(start=0).ids.tolist()) == (0, [], [])
+    assert [s.tolist() for s in text.sentences()] == [[1], [], [2], []]
+    assert text.with_edges().ids.tolist() == [0, 1, 0, 0, 0, 0, 2, 0, 0, 0]
+    nothing = read_ids([], vocabulary=Vocabulary(["<s>", "a"]))
+    assert (len(nothing), nothing.sentences(), nothing.with_edges().ids.tolist()) == (0, [], [])
     with pytest.raises(DataError, match="at least one sentence"):
         read_ids([])
 

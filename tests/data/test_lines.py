@@ -17,9 +17,9 @@ lines = st.lists(st.lists(st.tuples(st.sampled_from(WHITE), words), max_size=5),
 
 
 @settings(max_examples=60, deadline=None)
-@given(lines, lines, st.booleans(), st.booleans())
-def test_lines_equal_lists_of_words(train, new, edges, keep_empty):
-    options = {"edges": edges, "keep_empty": keep_empty}
+@given(lines, lines, st.booleans())
+def test_lines_equal_lists_of_words(train, new, keep_empty):
+    options = {"keep_empty": keep_empty}
     text = [["a", "b"]] + [[word for _, word in line] for line in train]
     joined = ["a b"] + ["".join(white + word for white, word in line) for line in train]
     expected, found = (read_ids(source, unknown="symbol", **options) for source in (text, Lines(joined)))
@@ -36,9 +36,9 @@ def test_lines_equal_lists_of_words(train, new, edges, keep_empty):
 def test_blocks_and_many_unknown_words(monkeypatch):
     monkeypatch.setattr(ids_module, "_LINES", 7)
     strings = [f"w{k} x w{k % 3} {'' if k % 5 else 'y' * k}" for k in range(3000)] + [""]
-    vocabulary = read_ids([["x", "w1", "<unk>"]], edges=True).vocabulary
+    vocabulary = read_ids([["x", "w1", "<unk>"]]).vocabulary
     a, b = (
-        read_ids(source, vocabulary=vocabulary, edges=True, keep_empty=True)
+        read_ids(source, vocabulary=vocabulary, keep_empty=True)
         for source in (Lines(strings), [line.split() for line in strings])
     )
     assert_array_equal(a.ids, b.ids)
@@ -47,8 +47,8 @@ def test_blocks_and_many_unknown_words(monkeypatch):
 
 
 def test_a_vocabulary_with_white_space_has_no_index():
-    vocabulary = Vocabulary(["New York", "a", "<unk>"], unknown="<unk>")
-    assert_array_equal(read_ids(Lines(["New a York"]), vocabulary=vocabulary).ids, np.array([2, 1, 2]))
+    vocabulary = Vocabulary(["<s>", "New York", "a", "<unk>"], unknown="<unk>")
+    assert_array_equal(read_ids(Lines(["New a York"]), vocabulary=vocabulary).ids, np.array([3, 2, 3]))
 
 
 @pytest.mark.parametrize(
@@ -63,9 +63,9 @@ def test_a_vocabulary_with_white_space_has_no_index():
     ],
 )
 def test_errors_name_the_sentence(source, message):
-    vocabulary = read_ids([["a"]], edges=True).vocabulary
+    vocabulary = read_ids([["a"]]).vocabulary
     with pytest.raises(DataError, match=message):
-        read_ids(Lines(source), vocabulary=vocabulary, edges=True)
+        read_ids(Lines(source), vocabulary=vocabulary)
 
 
 def test_one_string_is_an_error():

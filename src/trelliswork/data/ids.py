@@ -16,20 +16,18 @@ Unknown words
     ``vocabulary``, unlisted words are its unknown word (or stand-in); if it has none, they are an error that names file
     and line, or sentence and token.
 Sentence edges
-    With ``edges``, id 0 is ``<s>``, and ``<s>`` and ``</s>`` cannot be words of the text. `TextIds.with_edges` inserts
-    ids before and after each sentence.
-Case
-    With ``lower``, words are converted to lower case before anything else.
+    Id 0 is ``<s>``, and ``<s>`` and ``</s>`` cannot be words of the text. `TextIds.with_edges` inserts it before and
+    after each sentence.
 
 A model chooses its vocabulary from the training text and uses it for all other text:
 
->>> train = read_ids([["the", "dog", "runs"], ["the", "cat", "runs"]], min_count=2, edges=True)
+>>> train = read_ids([["the", "dog", "runs"], ["the", "cat", "runs"]], min_count=2)
 >>> train.vocabulary.items, train.ids.tolist(), train.offsets.tolist()
 (['<s>', 'the', 'runs', '<unk>'], [1, 3, 2, 1, 3, 2], [0, 3, 6])
->>> test = read_ids([["the", "mouse"], []], vocabulary=train.vocabulary, edges=True, keep_empty=True)
+>>> test = read_ids([["the", "mouse"], []], vocabulary=train.vocabulary, keep_empty=True)
 >>> test.ids.tolist(), test.offsets.tolist()
 ([1, 3], [0, 2, 2])
->>> test.with_edges(start=0, end=0).ids.tolist()
+>>> test.with_edges().ids.tolist()
 [0, 1, 3, 0, 0, 0]
 
 A model that needs the words themselves gets them from `read_sentences`. A vocabulary stored in a file is read by
@@ -105,16 +103,12 @@ class TextIds:
         """Return the ids of each sentence."""
         return np.split(self.ids, self.offsets[1:-1]) if len(self) else []
 
-    def with_edges(self, *, start: int | None = None, end: int | None = None) -> TextIds:
-        """Return the text with the id ``start`` before and the id ``end`` after each sentence."""
-        added = (start is not None) + (end is not None)
-        offsets = self.offsets + added * np.arange(len(self.offsets))
-        ids = np.empty(int(offsets[-1]), np.int64)
-        inside = np.ones(len(ids), bool)
-        for edge, at in ((start, offsets[:-1]), (end, offsets[1:] - 1)):
-            if edge is not None:
-                ids[at] = edge
-                inside[at] = False
+    def with_edges(self) -> TextIds:
+        """Return the text with the id 0 before and after each sentence."""
+        offsets = self.offsets + 2 * np.arange(len(self.offsets))
+        inside = np.ones(int(offsets[-1]), bool)
+        inside[offsets[:-1]] = inside[offsets[1:] - 1] = False
+        ids = np.zeros(len(inside), np.int64)
         ids[inside] = self.ids
         return TextIds(self.vocabulary, ids, offsets)
 
@@ -147,22 +141,19 @@ def stream_ids(
     min_count: int = 1,
     max_words: int | None = None,
     unknown: Unknown = "error",
-    edges: bool = False,
-    lower: bool = False,
     keep_empty: bool = False,
     callback: Callback | None = None,
     memory_limit: int = MEMORY,
 ) -> IdStream:
     """Read a text once, as blocks of ids, by the rules above.
 
-    ``max_words`` does not count the unknown word. A given vocabulary lists ``<s>`` first if there are ``edges``. With
-    ``keep_empty``, an empty list among sentences in memory is a sentence. ``callback`` receives a `CountStep` after
-    each block. Until the vocabulary is known, a fourth of ``memory_limit`` bytes of ids are kept in memory; more go to
-    a temporary file.
+    ``max_words`` does not count the unknown word. A given vocabulary lists ``<s>`` first. With ``keep_empty``, an empty
+    list among sentences in memory is a sentence. ``callback`` receives a `CountStep` after each block. Until the
+    vocabulary is known, a fourth of ``memory_limit`` bytes of ids are kept in memory; more go to a temporary file.
     """
     if min_count < 1 or (max_words is not None and max_words < 1):
         raise ValueRangeError(f"min_count and max_words must be positive, got {min_count} and {max_words}.")
-    if vocabulary is not None and edges and (not len(vocabulary) or vocabulary[0] != START):
+    if vocabulary is not None and (not len(vocabulary) or vocabulary[0] != START):
         raise ValueRangeError(f"vocabulary must list {START} first, such as the vocabulary of other counts.")
     started, step = time.perf_counter(), CountStep()
     source = paths_listed(source)
@@ -174,7 +165,7 @@ def stream_ids(
         if callback is not None:
             callback(step)
 
-    numbering = Numbering(vocabulary, edges=edges, lower=lower)
+    numbering = Numbering(vocabulary)
     if isinstance(source, Lines):
         blocks = _line_blocks(source, numbering, progress, keep_empty, min(_LINES, max(1, memory_limit // 16384)))
     elif files is not None:
@@ -199,7 +190,7 @@ def stream_ids(
         del numbering, blocks  # many words take much memory
         if not words:
             raise no_text(source)
-        vocabulary, chosen = _choose(words, totals, min_count, max_words, unknown, edges)
+        vocabulary, chosen = _choose(words, totals, min_count, max_words, unknown)
         new = chosen if places is None else chosen[places]
         stack.pop_all()  # from here on _stored closes the file
     return IdStream(vocabulary, _stored(file, sizes, new), step)
@@ -267,15 +258,13 @@ def no_text(source: Source) -> DataError:
 class Numbering:
     """Ids of words, given as UTF-8 bytes: those of a vocabulary, or new ones in order of appearance."""
 
-    def __init__(self, vocabulary: Vocabulary | None, *, edges: bool, lower: bool) -> None:
-        self.vocabulary, self.lower = vocabulary, lower
-        self.refused = {START.encode(), END.encode()} if edges else set()
+    def __init__(self, vocabulary: Vocabulary | None) -> None:
+        self.vocabulary = vocabulary
         self.ids: dict[bytes, int] = {}  # of new words; with a vocabulary, of those of its words that occurred
-        self._spellings: dict[bytes, int] = {} if lower else self.ids  # ids of words as they are written
 
     def number(self, words: list[bytes], where: Callable[[int], str]) -> Ids:
         """Return the ids of words; ``where(k)`` is the place of word k for messages."""
-        known, out = self._spellings, np.empty(len(words), np.int32)
+        known, out = self.ids, np.empty(len(words), np.int32)
         for k, word in enumerate(words):
             number = known.get(word)
             try:
@@ -285,22 +274,20 @@ class Numbering:
         return out
 
     def find(self, word: bytes) -> int:
-        """Return the id of a word, perhaps for the first time."""
-        key = word.decode().lower().encode() if self.lower else word
-        if key in self.refused:
-            raise DataError(f"{key.decode()} marks sentence edges and cannot be a word. Rename it in the text.")
-        number = self.ids.get(key) if self.vocabulary is None else self.vocabulary.index.get(key.decode())
-        if number is None and self.vocabulary is None:
-            number = self.ids[key] = len(self.ids)
+        """Return the id of a word for the first time."""
+        name = word.decode()
+        if name in (START, END):
+            raise DataError(f"{name} marks sentence edges and cannot be a word. Rename it in the text.")
+        number = len(self.ids) if self.vocabulary is None else self.vocabulary.index.get(name)
         if number is not None:
-            self._spellings[word] = number
+            self.ids[word] = number
             return number
         assert self.vocabulary is not None
         try:
-            return self.vocabulary.id(key.decode())  # not stored: there is no limit to the number of unknown words
+            return self.vocabulary.id(name)  # not stored: there is no limit to the number of unknown words
         except KeyError:
             raise DataError(
-                f"{shorten(key.decode())} is not in the vocabulary, which has no unknown word. Train or count again "
+                f"{shorten(name)} is not in the vocabulary, which has no unknown word. Train or count again "
                 "with unknown='symbol', or remove the word from the text."
             ) from None
 
@@ -510,12 +497,7 @@ def _agreed(words: list[bytes], counts: Counts) -> tuple[list[bytes], Counts, Co
 
 
 def _choose(
-    words: list[bytes],
-    counts: Counts,
-    min_count: int,
-    max_words: int | None,
-    unknown: Unknown,
-    edges: bool,
+    words: list[bytes], counts: Counts, min_count: int, max_words: int | None, unknown: Unknown
 ) -> tuple[Vocabulary, Ids]:
     """Return the vocabulary, and the id of each word in it."""
     special, symbol = next((k for k, word in enumerate(words) if word == UNKNOWN.encode()), -1), unknown == "symbol"
@@ -527,8 +509,8 @@ def _choose(
     if symbol and special < 0 and len(order) == len(words):
         order = order[~np.isin(order, np.flatnonzero(counts == 1)[1::2])]
     n_cut = len(words) - len(order)
-    listed = [*([START] if edges else []), *(words[k].decode() for k in order.tolist())]
+    listed = [START, *(words[k].decode() for k in order.tolist())]
     vocabulary = Vocabulary(listed, unknown=UNKNOWN if n_cut or special >= 0 or symbol else None)
     new = np.full(len(words), vocabulary.id(UNKNOWN) if n_cut else 0, np.int32)
-    new[order] = np.arange(len(order)) + int(edges)
+    new[order] = np.arange(1, len(order) + 1)
     return vocabulary, new

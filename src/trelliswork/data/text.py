@@ -87,7 +87,7 @@ class Lines:
     """Sentences as strings with ASCII white space between the words, the fastest source of sentences in memory.
 
     >>> from trelliswork.data.ids import read_ids
-    >>> read_ids(Lines(["the dog runs", "the cat"]), edges=True).vocabulary.items
+    >>> read_ids(Lines(["the dog runs", "the cat"])).vocabulary.items
     ['<s>', 'the', 'dog', 'runs', 'cat']
     """
 

@@ -22,7 +22,7 @@ HERE = "tests.models.baselines.test_kneser_ney_out_of_core"
 
 def reference(text, order):
     """Return the tables, counted order by order with the whole text in memory."""
-    edged, C = text.with_edges(start=0, end=0), len(text.vocabulary)
+    edged, C = text.with_edges(), len(text.vocabulary)
     flat, depth = edged.ids, positions_in_sentence(len(edged.ids), edged.offsets)
     tables = [NgramTable(np.arange(C), np.bincount(flat[depth > 0], minlength=C))]
     starts, ids = np.zeros(C, bool), flat.copy()
@@ -47,7 +47,7 @@ def sentences(n=300, seed=0, n_words=40):
 
 
 def tables_of(source, order, limit):
-    text = stream_ids(source, edges=True, memory_limit=limit)
+    text = stream_ids(source, memory_limit=limit)
     return count_ngrams(text.blocks, order, len(text.vocabulary), limit)
 
 
@@ -61,7 +61,7 @@ def assert_same(found, expected):
 @pytest.mark.parametrize(("order", "n_words"), [(1, 5), (2, 40), (3, 40), (5, 300), (9, 3)])
 def test_tables_equal_the_reference_with_any_memory(order, n_words, monkeypatch):
     text = sentences(n_words=n_words)
-    expected = reference(read_ids(text, edges=True), order)
+    expected = reference(read_ids(text), order)
     assert_same(tables_of(text, order, 1 << 30), expected)
     monkeypatch.setattr(ids_module, "TOKENS", 50)
     monkeypatch.setattr(runs_module, "_SLICE", 37)

@@ -199,7 +199,6 @@ def count_moments(
         min_count=min_count,
         max_words=max_words,
         unknown=unknown,
-        edges=True,
         callback=callback,
         memory_limit=memory_limit,
     )

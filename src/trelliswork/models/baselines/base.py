@@ -50,7 +50,7 @@ class LeftToRight(Incremental):
 
     def token_log_probs(self, sentence: str | Sequence[str]) -> NDArray[np.float64]:
         """Return the natural log-probability of each word of a sentence and of its end, given the words before it."""
-        edged = self._ids(Lines([sentence]) if isinstance(sentence, str) else [sentence]).with_edges(start=0, end=0)
+        edged = self._ids(Lines([sentence]) if isinstance(sentence, str) else [sentence]).with_edges()
         return self._log_p(edged.ids, edged.offsets)[1:]
 
     def unknown_words(self, X: Source) -> tuple[int, float]:
@@ -58,7 +58,7 @@ class LeftToRight(Incremental):
         text, name = self._ids(X), self._words.unknown_word
         if name is None or not len(text):
             return 0, 0.0
-        edged = text.with_edges(start=0, end=0)
+        edged = text.with_edges()
         unknown = edged.ids == self._words.id(name)
         return int(unknown.sum()), float(self._log_p(edged.ids, edged.offsets)[unknown].sum())
 
@@ -164,7 +164,7 @@ class LeftToRight(Incremental):
     def _log_evidence(self, text: TextIds) -> NDArray[np.float64]:
         if not len(text):
             return np.empty(0)
-        edged = text.with_edges(start=0, end=0)
+        edged = text.with_edges()
         log_p = self._log_p(edged.ids, edged.offsets)
         inside = np.ones(len(log_p), bool)
         inside[edged.offsets[:-1]] = False  # the start of a sentence is given
@@ -185,14 +185,14 @@ class LeftToRight(Incremental):
     def _ids(self, X: Source) -> TextIds:
         """Return sentences as ids, empty sentences included."""
         self._check_fitted()
-        return read_ids(X, vocabulary=self._words, edges=True, keep_empty=True)
+        return read_ids(X, vocabulary=self._words, keep_empty=True)
 
 
 def read_training(
     source: Source, *, vocabulary: Vocabulary | None = None, callback: Callback | None = None, **options: Any
 ) -> TextIds:
     """Return a text with sentence edges for training; one without sentences, on all ranks, is an error."""
-    text = read_ids(source, vocabulary=vocabulary, edges=True, callback=callback, **options)
+    text = read_ids(source, vocabulary=vocabulary, callback=callback, **options)
     if not whole.anywhere(len(text) > 0):
         raise no_text(source)
-    return text.with_edges(start=0, end=0)
+    return text.with_edges()

@@ -116,7 +116,7 @@ class KneserNey(LeftToRight):
         counting = counting_callback(callback)
         limits: Any = {"min_count": self.min_count, "max_words": self.max_words, "unknown": self.unknown}
         memory = self.memory << 20
-        text = stream_ids(X, edges=True, callback=counting, memory_limit=memory, **limits)
+        text = stream_ids(X, callback=counting, memory_limit=memory, **limits)
         C = len(text.vocabulary)
         stride = even_stride(C)
         numbers = (np.arange(C) * stride % C).astype(np.int32)

@@ -360,7 +360,7 @@ class MRFLanguageModel(LanguageModel):
 
     def _ids(self, X: Source) -> list[NDArray[np.int64]]:
         self._check_fitted()
-        return read_ids(X, vocabulary=self._words, edges=True, keep_empty=True).sentences()
+        return read_ids(X, vocabulary=self._words, keep_empty=True).sentences()
 
     def _some_ids(self, X: Source) -> list[NDArray[np.int64]]:
         """Return the ids of at least one sentence."""

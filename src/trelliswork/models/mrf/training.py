@@ -312,6 +312,6 @@ def learn_pseudo(
 
 def stream(source: Source, moments: Moments, K: int) -> NDArray[np.int64]:
     """Return a text as padded ids."""
-    blocks = list(stream_ids(source, vocabulary=moments.vocabulary, edges=True).blocks)
+    blocks = list(stream_ids(source, vocabulary=moments.vocabulary).blocks)
     ids = np.concatenate(blocks).astype(np.int64) if blocks else np.zeros(0, np.int64)
     return pseudo_likelihood.padded_stream(ids, K)
