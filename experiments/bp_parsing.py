@@ -57,7 +57,7 @@ def bp_parsing(
         report = evaluate(parser, unseen, test[1])
         assert report.las is not None
         figures = [100 * report.uas, 100 * report.las, 100 * report.root_accuracy, 100 * report.exact]
-        table.rows.append([order, *figures, report.calibration_error, trained, speed])
+        table.rows.append([order, *figures, report.confidence.calibration_error.value, trained, speed])
         table.curves.append(curve)
         found.append(report.uas)
         for name, value in zip(("UAS", "LAS"), figures, strict=False):

@@ -28,24 +28,24 @@ def test_scores_computed_by_hand():
     row = report.by_label["a"]
     assert (row.support, row.score.correct, row.score.predicted) == (11, 9, 10)
     assert row.attached == pytest.approx(10 / 11)
-    low, high = report.calibration
+    low, high = report.confidence.bins
     assert (low.low, low.count, low.accuracy) == (0.3, 2, 0)
     assert (high.count, high.accuracy) == (12, 1)
     assert high.probability == pytest.approx((2 * 0.95 + 10) / 12)
-    assert report.calibration_error == pytest.approx((2 * 0.325 + 0.1) / 14)
+    assert report.confidence.calibration_error.value == pytest.approx((2 * 0.325 + 0.1) / 14)
     text = report.summary()
     assert "UAS   0.8571" in text
     assert "calibration error" in text
     plain = json.loads(json.dumps(report.to_dict()))
     assert plain["by_label"]["a"]["support"] == 11
-    assert plain["calibration"][0]["count"] == 2
+    assert plain["confidence"]["bins"][0]["count"] == 2
 
 
 def test_without_labels_and_probabilities():
     report = evaluate_parsing(GOLD, GOLD)
     assert report.uas == report.exact == 1
     assert report.las is None
-    assert report.calibration is None
+    assert report.confidence is None
     assert "LAS" not in report.summary()
 
 

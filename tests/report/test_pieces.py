@@ -58,7 +58,7 @@ def test_trellis_leaves_out_improbable_states_and_accepts_dicts():
     shown = trellis(["a", "b"], states, rows, ["s3", "s9"], ["s3", "s40"])
     assert texts(pictures(shown)[0]) == ["s3", "s7", "s9", "s40"]
     assert "46 less probable states are not shown" in shown
-    assert len(texts(pictures(trellis(["a"], states, [[0.02] * 50], most=5))[0])) == 5
+    assert len(texts(pictures(trellis(["a"], states, [[0.02] * 50]))[0])) == 20
     trellis(["a"], ["X"], [[1.0]], ["X"], ["never seen"])  # a gold label that the model lacks
     with pytest.raises(ShapeError, match=r"shape \(T, S\) = \(1, 1\)"):
         trellis(["a"], ["X"], [[0.5, 0.5]])
@@ -146,7 +146,7 @@ def test_hostile_text_everywhere_on_a_page():
         EVIL,
         EVIL,
         trellis([EVIL], [EVIL], [[1.0]], [EVIL], [EVIL], title=EVIL),
-        dependency_tree([EVIL], [0], [EVIL], [1.0], tags=[EVIL], title=EVIL),
+        dependency_tree([EVIL], [0], [EVIL], [1.0], tags=[EVIL]),
         constituent_tree(Tree(EVIL, (EVIL,)), title=EVIL),
         side_by_side(facts([(EVIL, EVIL), ("d", {EVIL: [EVIL]})]), word_lists({EVIL: [(EVIL, 1.0)]})),
         folded(EVIL, EVIL, code(EVIL)),

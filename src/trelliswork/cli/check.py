@@ -18,7 +18,6 @@ if TYPE_CHECKING:
 
 SHOWN = 5  # examples in a line of text
 LONG = 250  # tokens of a sentence
-Found = list[dict[str, Any]]
 
 
 @dataclass

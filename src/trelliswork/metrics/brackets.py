@@ -18,7 +18,7 @@ class BracketReport:
     Attributes
     ----------
     n_sentences : int
-        Number of sentences of two or more words, up to ``max_length``.
+        Number of sentences of two or more words.
     sentence_f1 : float
         Mean of the F1 of each sentence, as most papers on grammar induction report it.
     precision, recall, f1 : float
@@ -77,7 +77,6 @@ def evaluate_brackets(
     gold: Sequence[Spans],
     predicted: Sequence[Spans],
     *,
-    max_length: int | None = None,
     probabilities: Sequence[Mapping[tuple[int, int], float]] | None = None,
 ) -> BracketReport:
     """Compare trees by their spans.
@@ -92,8 +91,6 @@ def evaluate_brackets(
         Number of words of each sentence.
     gold, predicted : sequence of collections of (start, stop)
         Words from ``start``, counted from 0, to before ``stop``.
-    max_length : int, optional
-        Maximum number of words of a sentence; longer ones are left out.
     probabilities : sequence of dict of (start, stop) to float, optional
         Probabilities of spans in each sentence, for the confidence of predicted brackets; a span that is missing has 0.
 
@@ -113,7 +110,7 @@ def evaluate_brackets(
     sums = {name: _Sum() for name in ("predicted", "left", "right", "best")}
     answers: list[list[tuple[float, bool, float]]] = []
     for k, (n, gold_spans, predicted_spans) in enumerate(zip(lengths, gold, predicted, strict=True)):
-        if n < 2 or (max_length is not None and n > max_length):
+        if n < 2:
             continue
         expected = _proper(gold_spans, n)
         trees = {"predicted": predicted_spans, "left": left_branching(n), "right": right_branching(n)}
@@ -128,7 +125,7 @@ def evaluate_brackets(
             answers.append([(p, hit, p if hit else 1 - p) for p, hit in judged])
     total = sums["predicted"]
     if not total.n:
-        raise DataError("expected at least one sentence of two or more words (up to max_length), got none.")
+        raise DataError("expected at least one sentence of two or more words, got none.")
     return BracketReport(
         total.n,
         total.mean,

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from trelliswork.errors import ShapeError, ValueRangeError
 
@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 N_BINS = 10
 LEAST = 1e-6  # smallest probability in a log score
 THRESHOLDS = (0.0, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.98, 0.99, 0.995, 0.999)
+SAMPLES = 1000  # of a bootstrap over sentences
 CHUNK = 1 << 22  # weights of sentences in memory at once
 
 
@@ -58,14 +59,6 @@ def calibration_error(bins: Sequence[Bin]) -> float:
     """Return the mean absolute difference of probability and accuracy, weighted by the number of answers."""
     total = sum(row.count for row in bins)
     return sum(row.count * abs(row.probability - row.accuracy) for row in bins) / total if total else 0.0
-
-
-class Answer(NamedTuple):
-    """An answer of a model that gold answers judge."""
-
-    probability: float  # given by the model
-    correct: bool
-    gold: float  # probability that the model gave to the gold answer
 
 
 @dataclass(frozen=True)
@@ -138,7 +131,7 @@ class ConfidenceReport:
     accepted: tuple[Accepted, ...]
     answers: Any = field(default=None, repr=False, compare=False)  # p, correct, sentence; and gold of each sentence
 
-    def at_precision(self, target: float, *, n_samples: int = 1000, seed: int = 0) -> AtPrecision:
+    def at_precision(self, target: float) -> AtPrecision:
         """Return the lowest threshold on probabilities at which the answers of these data have a precision."""
         import numpy as np
 
@@ -155,17 +148,21 @@ class ConfidenceReport:
             k = int(good[-1])
             return float(p[k]), float(right[k] / taken[k]), float(right[k] / max(weights @ support, 1e-300))
 
-        value, n, rng = chosen(np.ones(len(support))), len(support), np.random.default_rng(seed)
+        value, n, rng = chosen(np.ones(len(support))), len(support), np.random.default_rng(0)
         if value is None:
             return AtPrecision(self.what, target, None)
         fixed, rows = int(np.flatnonzero(p >= value[0])[-1]), []
-        for _ in range(n_samples):
+        for _ in range(SAMPLES):
             weights = rng.multinomial(n, np.full(n, 1 / n)).astype(np.float64)
             anew, same = chosen(weights), chosen(weights, fixed)
             if anew is not None and same is not None:
                 rows.append((anew[0], same[1], anew[2]))
         low, high = np.quantile(rows or [value], [0.025, 0.975], axis=0).tolist()
         return AtPrecision(self.what, target, *map(Interval, value, low, high))
+
+    def figures(self) -> dict[str, Interval]:
+        """Return the figures with intervals by name."""
+        return {"calibration error": self.calibration_error, "Brier score": self.brier, "log score": self.log_score}
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain data for JSON."""
@@ -175,12 +172,7 @@ class ConfidenceReport:
 
     def summary(self) -> str:
         """Return the figures, the reliability diagram and the thresholds as text."""
-        figures = {
-            "calibration error": self.calibration_error,
-            "Brier score": self.brier,
-            "log score": self.log_score,
-        }
-        rows = [(name, f.value, f"{f.low:.4f} to {f.high:.4f}") for name, f in figures.items()]
+        rows = [(name, f.value, f"{f.low:.4f} to {f.high:.4f}") for name, f in self.figures().items()]
         parts = [align([(f"confidence of {self.n_answers:,} {self.what}", "value", "95 % interval"), *rows])]
         bins = [
             (f"{b.low:.1f}-{b.high:.1f}", b.count, f"{b.probability:.3f}", f"{b.accuracy:.3f}", _bar(b))
@@ -193,7 +185,7 @@ class ConfidenceReport:
 
 
 def evaluate_confidence(
-    answers: Sequence[Sequence[tuple[float, bool, float]]], *, what: str = "tokens", n_samples: int = 1000,
+    answers: Sequence[Sequence[tuple[float, bool, float]]], *, what: str = "tokens", n_samples: int = SAMPLES,
     seed: int = 0, support: Sequence[int] | None = None,
 ) -> ConfidenceReport:  # fmt: skip
     """Compare the probabilities of answers with how often they are correct.
@@ -206,7 +198,7 @@ def evaluate_confidence(
     what : str
         Name of the answers.
     n_samples, seed : int
-        Samples of sentences for the intervals.
+        Number and seed of the samples of sentences for the intervals.
     support : list of int, optional
         Number of gold answers of each sentence, if they are not as many as answers.
 

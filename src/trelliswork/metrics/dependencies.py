@@ -1,14 +1,14 @@
 """Evaluation of dependency parsers: attachment scores, roots, by length, by label, and calibration."""
 
-import itertools
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 from trelliswork.compute.display import plural
 from trelliswork.errors import ShapeError, ValueRangeError
-from trelliswork.metrics.calibration import Bin, ConfidenceReport, align, evaluate_confidence
+from trelliswork.metrics.calibration import ConfidenceReport, align, evaluate_confidence
 from trelliswork.metrics.tagging import Score
 
 LENGTHS = (10, 20, 30, 40)  # upper limits of the lengths of sentences; the last row has longer ones
@@ -54,12 +54,8 @@ class ParseReport:
         The fraction of sentences without a wrong head (or label).
     by_length : tuple of LengthRow
     by_label : dict of str to LabelRow
-    calibration : tuple of Bin or None
-        Predicted arcs by their probability, in tenths.
-    calibration_error : float or None
-        Mean absolute difference of probability and accuracy, weighted by the number of arcs.
     confidence : ConfidenceReport or None
-        The same with intervals, Brier score, log score and thresholds.
+        Predicted arcs by their probabilities: calibration, Brier score, log score and thresholds.
     label_confidence : ConfidenceReport or None
         Labels of the words with the correct head, by their probabilities given the tree.
     predicted_tag_accuracy : dict of str to float, or None
@@ -77,8 +73,6 @@ class ParseReport:
     labeled_exact: float | None
     by_length: tuple[LengthRow, ...]
     by_label: dict[str, LabelRow]
-    calibration: tuple[Bin, ...] | None
-    calibration_error: float | None
     confidence: ConfidenceReport | None = None
     label_confidence: ConfidenceReport | None = None
     predicted_tag_accuracy: dict[str, float] | None = None
@@ -91,7 +85,6 @@ class ParseReport:
             name: {"support": row.support, "attached": row.attached, **row.score.to_dict()}
             for name, row in self.by_label.items()
         }
-        plain["calibration"] = None if self.calibration is None else [asdict(row) for row in self.calibration]
         for name in ("confidence", "label_confidence"):
             report = getattr(self, name)
             plain[name] = None if report is None else report.to_dict()
@@ -196,8 +189,6 @@ def evaluate_parsing(
         labeled_exact=None if both is None else sum(map(all, both)) / len(gold_heads),
         by_length=_by_length(attached, both),
         by_label={} if gold_labels is None or labels is None else _by_label(gold_labels, labels, attached, both or []),
-        calibration=None if confidence is None else confidence.bins,
-        calibration_error=None if confidence is None else confidence.calibration_error.value,
         confidence=confidence,
         label_confidence=_label_confidence(attached, both, label_probabilities),
     )
@@ -220,15 +211,19 @@ def _label_confidence(
 
 def _by_length(attached: list[list[bool]], both: list[list[bool]] | None) -> tuple[LengthRow, ...]:
     rows = []
-    edges = [0, *LENGTHS, 10**9]
-    for low, high in itertools.pairwise(edges):
-        some = [n for n, row in enumerate(attached) if low < len(row) <= high]
+    for name, some in by_length([*map(len, attached)]):
         n_words = sum(len(attached[n]) for n in some)
-        if n_words:
-            uas = sum(sum(attached[n]) for n in some) / n_words
-            las = None if both is None else sum(sum(both[n]) for n in some) / n_words
-            rows.append(LengthRow(f"{low + 1}-{high}" if high < 10**9 else f"{low + 1}-", len(some), n_words, uas, las))
+        uas = sum(sum(attached[n]) for n in some) / n_words
+        las = None if both is None else sum(sum(both[n]) for n in some) / n_words
+        rows.append(LengthRow(name, len(some), n_words, uas, las))
     return tuple(rows)
+
+
+def by_length(lengths: Sequence[int]) -> Iterator[tuple[str, list[int]]]:
+    """Yield ranges of lengths, such as 11-20, with the numbers of the sentences that have them, if there are any."""
+    for low, high in pairwise([0, *LENGTHS, 10**9]):
+        if some := [n for n, length in enumerate(lengths) if low < length <= high]:
+            yield f"{low + 1}-{high}" if high < 10**9 else f"{low + 1}-", some
 
 
 def _by_label(gold: Names, labels: Names, attached: list[list[bool]], both: list[list[bool]]) -> dict[str, LabelRow]:

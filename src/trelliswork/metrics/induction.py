@@ -71,9 +71,9 @@ class InductionReport:
             values[name] = [[_plain(k), _plain(g)] for k, g in values[name].items()]
         return values
 
-    def summary(self) -> str:
-        """Return the measures as text, one per line."""
-        rows = [
+    def rows(self) -> list[tuple[str, int | float]]:
+        """Return the names and values of the measures."""
+        return [
             ("tokens", self.n_tokens),
             ("gold labels", self.n_gold),
             ("induced labels", self.n_induced),
@@ -84,7 +84,10 @@ class InductionReport:
             ("V-measure", self.v_measure),
             ("variation of information", self.variation_of_information),
         ]
-        return align(rows)
+
+    def summary(self) -> str:
+        """Return the measures as text, one per line."""
+        return align(self.rows())
 
 
 def evaluate_induction(gold: Labels, induced: Labels) -> InductionReport:

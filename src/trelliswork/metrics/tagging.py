@@ -130,15 +130,16 @@ class TaggingReport:
             plain[name] = None if report is None else report.to_dict()
         return plain
 
+    def accuracies(self) -> list[tuple[str, int, float | None]]:
+        """Return what is counted, how often it occurs, and how much of it is correct."""
+        counted = [("tokens", self.n_tokens, self.accuracy), ("sentences", self.n_sentences, self.sentence_accuracy)]
+        known = [("known words", self.n_known, self.known_accuracy)]
+        known += [("unknown words", self.n_unknown, self.unknown_accuracy)]
+        return counted + [(name, n, rate) for name, n, rate in known if n is not None]
+
     def summary(self) -> str:
         """Return accuracies, spans if there are any, and the most frequent mistakes as text."""
-        counted = [
-            ("tokens", self.n_tokens, self.accuracy),
-            ("sentences", self.n_sentences, self.sentence_accuracy),
-            ("known words", self.n_known, self.known_accuracy),
-            ("unknown words", self.n_unknown, self.unknown_accuracy),
-        ]
-        parts = [align([("", "count", "accuracy"), *(row for row in counted if row[1] is not None)])]
+        parts = [align([("", "count", "accuracy"), *self.accuracies()])]
         if self.chunks is not None and self.chunks_by_type is not None:
             scores = {"all": self.chunks, **self.chunks_by_type}
             rows = [(name, s.support, s.precision, s.recall, s.f1) for name, s in scores.items()]

@@ -2,17 +2,15 @@
 
 import math
 from collections.abc import Sequence
-from itertools import pairwise
 from typing import Any
 
 from trelliswork.answers import Want, ask
 from trelliswork.data.vocabulary import UNKNOWN
+from trelliswork.metrics.dependencies import by_length
 from trelliswork.models.tasks import NextWord
 from trelliswork.report.page import Html, Section, percent, shortened, side_by_side
 from trelliswork.report.samples import READABLE, SEARCHED, Sample
 from trelliswork.report.tables import bars, table, terms
-
-LENGTHS = (10, 20, 30, 40)
 
 
 def sentence_sections(model: Any, sample: Sample) -> list[Section]:
@@ -38,22 +36,19 @@ def score_sections(
 
     ``end``: the end of a sentence is an event, which counts as a token.
     """
-    rows = [(float(v), len(s) + end, n) for n, (v, s) in enumerate(zip(log_evidence, sentences, strict=True)) if len(s)]
-    by_length = []
-    for low, high in pairwise([0, *LENGTHS, 10**9]):
-        some = [(v, events) for v, events, n in rows if low < len(sentences[n]) <= high]
-        if some:
-            name = f"{low + 1}-{high}" if high < 10**9 else f"{low + 1}-"
-            by_length.append([name, len(some), _perplexity(some)])
-    ranked = sorted(rows, key=lambda row: row[0] / row[1])
-    longer = [row for row in ranked if row[1] > 3] or ranked
+    rows = [(float(v), len(words) + end) for v, words in zip(log_evidence, sentences, strict=True)]
+    bands = [
+        [name, len(some), _perplexity([rows[n] for n in some])] for name, some in by_length([*map(len, sentences)])
+    ]
+    ranked = sorted((n for n, words in enumerate(sentences) if words), key=lambda n: rows[n][0] / rows[n][1])
+    longer = [n for n in ranked if rows[n][1] > 3] or ranked
     hard, easy = (
-        [[shortened(" ".join(sentences[n]), 90), _perplexity([(v, events)])] for v, events, n in some]
+        [[shortened(" ".join(sentences[n]), 90), _perplexity([rows[n]])] for n in some]
         for some in (longer[:6], longer[::-1][:6])
     )
     return [
         ("By length", "Perplexity per token of sentences of similar length.",
-         [table(["words", "sentences", "perplexity"], by_length, digits=2)]),
+         [table(["words", "sentences", "perplexity"], bands, digits=2)]),
         ("Hard and easy sentences", "By their own perplexity per token.",
          [table(["hardest", "perplexity"], hard, digits=2), table(["easiest", "perplexity"], easy, digits=2)]),
     ]  # fmt: skip

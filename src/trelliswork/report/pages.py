@@ -20,19 +20,9 @@ from trelliswork.report.page import Page, Section, number, percent, side_by_side
 from trelliswork.report.samples import Sample
 from trelliswork.report.tables import code, facts
 
-# Facts of a run that are shown large at the top, and their names there.
-CARDS = {
-    "tokens": "tokens",
-    "labels": "labels",
-    "states": "states",
-    "nonterminals": "nonterminals",
-    "words": "words",
-    "dev": "development",
-    "dev_perplexity": "development perplexity",
-    "train_perplexity": "training perplexity",
-    "iterations": "iterations",
-    "seconds": "seconds",
-}
+# Facts of a run that are shown large at the top, after the names there of those that have another.
+NAMES = {"dev_perplexity": "development perplexity", "train_perplexity": "training perplexity"}
+CARDS = ("tokens", "labels", "states", "nonterminals", "words", "dev", *NAMES, "iterations", "seconds")
 
 
 def model_sections(model: Any, sample: Sample | None = None) -> list[Section]:
@@ -172,8 +162,8 @@ def _tagging_cards(report: TaggingReport) -> list[tuple[str, str]]:
 
 def _cards(outcome: Mapping[str, Any]) -> list[tuple[str, str]]:
     cards = []
-    for key, name in CARDS.items():
-        value = outcome.get(key)
+    for key in CARDS:
+        name, value = NAMES.get(key, key), outcome.get(key)
         if isinstance(value, Mapping):  # sizes of layers
             cards += [(f"{layer} {name}", number(size)) for layer, size in value.items()]
         elif isinstance(value, int | float) and not isinstance(value, bool) and (value or key != "iterations"):

@@ -90,13 +90,13 @@ def dependency_sections(report: ParseReport, part: str = "test") -> list[Section
     note = f"Predicted trees compared with the gold trees of the {part} data; punctuation counts."
     note += "" if tags is None else " Tags are predicted by the parser, those of the data are ignored."
     listed = table(["label", "count", "attached", "F1"], labels[:LABELS], title="By label")
-    details = side_by_side(
-        calibration(report.calibration or (), title="Calibration", what="arcs"),
-        listed if report.confidence is None else confidence_tables(report.confidence),
-    )
+    details = [listed]
+    if report.confidence is not None:
+        diagram = calibration(report.confidence.bins, title="Calibration", what="arcs")
+        details.insert(0, side_by_side(diagram, confidence_tables(report.confidence)))
     return [
         ("Results", note, [side_by_side(facts(rows), table(headers, lengths, title="By length"))]),
-        ("Confidence, and results by label", "", [details] if report.confidence is None else [details, listed]),
+        ("Confidence, and results by label", "", details),
     ]
 
 

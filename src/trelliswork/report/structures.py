@@ -15,6 +15,7 @@ _ROW, _TOP, _FOOT = 30.0, 8.0, 64.0  # of a trellis: row height, margins
 _STEP = 30.0  # between levels of arcs
 _ROUND = 9.0  # radius of their corners
 _SMALL = 11.5  # font size of labels
+LEAST, MOST = 0.01, 20  # probability of states that a trellis shows, and how many
 COLORS = 6  # of types of spans, in the stylesheet
 Arc = tuple[int, int]  # head and dependent, from 1; 0 is the root
 
@@ -27,8 +28,6 @@ def trellis(
     gold: Sequence[str] | None = None,
     *,
     title: str = "",
-    least: float = 0.01,
-    most: int = 20,
 ) -> Html:
     """Draw a heat map of the posterior marginals of a sentence, with a path over it.
 
@@ -43,17 +42,14 @@ def trellis(
     gold : list of str (T), optional
         Correct labels: a ring marks those that the path misses.
     title : str
-    least : float
-        States whose probability is lower everywhere are left out, except those of path and gold.
-    most : int
-        Maximum number of states: those of path and gold, and the most probable others.
 
     Notes
     -----
-    On a narrow screen the positions scroll and the names of the states stay visible.
+    States that are improbable everywhere are left out, except those of path and gold; at most 20 are shown. On a narrow
+    screen the positions scroll and the names of the states stay visible.
     """
     values = _matrix(words, states, marginals)
-    rows = _rows(states, values, {*(path or []), *(gold or [])}, least, most)
+    rows = _rows(states, values, {*(path or []), *(gold or [])})
     at = {states[s]: _TOP + _ROW * (k + 0.5) for k, s in enumerate(rows)}
     height = _TOP + _ROW * len(rows)
     shown = [shortened(word, 18) for word in words]
@@ -120,12 +116,12 @@ def _matrix(words: Sequence[str], states: Sequence[str], marginals: Any) -> NDAr
     return values
 
 
-def _rows(states: Sequence[str], values: NDArray[np.float64], needed: set[str], least: float, most: int) -> list[int]:
+def _rows(states: Sequence[str], values: NDArray[np.float64], needed: set[str]) -> list[int]:
     """Return the states to show, in their order."""
     peak = values.max(axis=0, initial=0.0)
     forced = [s for s, name in enumerate(states) if name in needed]
-    rest = [s for s in np.argsort(-peak, kind="stable").tolist() if s not in forced and peak[s] >= least]
-    return sorted([*forced, *rest[: max(0, most - len(forced))]])
+    rest = [s for s in np.argsort(-peak, kind="stable").tolist() if s not in forced and peak[s] >= LEAST]
+    return sorted([*forced, *rest[: max(0, MOST - len(forced))]])
 
 
 def _cell(word: str, state: str, p: float, x: float, y: float, width: float) -> Html:
@@ -145,8 +141,6 @@ def dependency_tree(
     probabilities: Sequence[float] | None = None,
     gold: Sequence[int] | None = None,
     tags: Sequence[str] | None = None,
-    *,
-    title: str = "",
 ) -> Html:
     """Draw arcs over the words, from heads to dependents; fainter arcs are less probable.
 
@@ -163,7 +157,6 @@ def dependency_tree(
         Correct heads: wrong arcs are marked, missed arcs are dashed.
     tags : list of str, optional
         Shown below the words.
-    title : str
     """
     T = len(words)
     for name, given in (("heads", heads), ("labels", labels), ("probabilities", probabilities), ("gold", gold)):
@@ -193,7 +186,7 @@ def dependency_tree(
     note = ["Percentages are probabilities of arcs; fainter arcs are less probable."] if probabilities else []
     if gold is not None:
         note.append("Wrong arcs are red, missed arcs are dashed.")
-    return figure(scroll(picture, label=name), title, " ".join(note))
+    return figure(scroll(picture, label=name), note=" ".join(note))
 
 
 def constituent_tree(

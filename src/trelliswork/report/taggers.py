@@ -26,12 +26,7 @@ AROUND = 10  # words on each side of a wrong span
 
 def confidence_tables(report: ConfidenceReport) -> Html:
     """Return proper scores with intervals, and what thresholds accept."""
-    figures = {
-        "calibration error": report.calibration_error,
-        "Brier score": report.brier,
-        "log score": report.log_score,
-    }
-    scores = [[name, f.value, f"{f.low:.4f} to {f.high:.4f}"] for name, f in figures.items()]
+    scores = [[name, f.value, f"{f.low:.4f} to {f.high:.4f}"] for name, f in report.figures().items()]
     rows = [[f"{a.threshold:g}", percent(a.coverage, 2), percent(a.accuracy, 2)] for a in report.accepted]
     return join([
         table(["", "value", "95 % interval"], scores, title="Confidence"),
@@ -105,13 +100,7 @@ def compared_sections(model: Any, sample: Sample, *, results: bool) -> list[Sect
 
 def tagging_sections(report: TaggingReport, layer: str = "", part: str = "test") -> list[Section]:
     """Return the results of a report as tables."""
-    rows = [
-        ("tokens", report.n_tokens, report.accuracy),
-        ("sentences", report.n_sentences, report.sentence_accuracy),
-        ("known words", report.n_known, report.known_accuracy),
-        ("unknown words", report.n_unknown, report.unknown_accuracy),
-    ]
-    shown = [[name, n, percent(rate, 2)] for name, n, rate in rows if n is not None]
+    shown = [[name, n, percent(rate, 2)] for name, n, rate in report.accuracies()]
     left = [table(["", "count", "correct"], shown, title="Accuracy")]
     if report.chunks is not None and report.chunks_by_type is not None:
         left.append(_scores("Spans", "type", {"all": report.chunks, **report.chunks_by_type}))
@@ -123,20 +112,9 @@ def tagging_sections(report: TaggingReport, layer: str = "", part: str = "test")
 
 def induction_sections(report: InductionReport) -> list[Section]:
     """Return the results of induced states, and the gold label of each state."""
-    rows = [
-        ("tokens", report.n_tokens),
-        ("gold labels", report.n_gold),
-        ("induced states", report.n_induced),
-        ("many-to-one", percent(report.many_to_one, 2)),
-        ("one-to-one", percent(report.one_to_one, 2)),
-        ("homogeneity", report.homogeneity),
-        ("completeness", report.completeness),
-        ("V-measure", report.v_measure),
-        ("variation of information", f"{report.variation_of_information:.4f} nats"),
-    ]
     names = [[str(k), str(g), str(report.matching.get(k, "–"))] for k, g in report.mapping.items()]
     listed = table(["state", "many-to-one", "one-to-one"], names, title="Gold labels of the states")
-    return [("Results", "Induced states compared with gold labels.", [side_by_side(facts(rows), listed)])]
+    return [("Results", "Induced states compared with gold labels.", [side_by_side(facts(report.rows()), listed)])]
 
 
 def _ask(model: Any, X: Any) -> dict[str, list[Answer]]:
