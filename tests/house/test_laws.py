@@ -1,6 +1,7 @@
 """Laws of the house that are not about imports; ``docs/architecture.md`` states them."""
 
 import ast
+import re
 
 import pytest
 
@@ -29,3 +30,22 @@ def test_faces_get_their_answers_from_one_module(room):
     asking = {name for name, methods in found.items() if methods}
     asking -= ON_THEIR_OWN
     assert not asking, {name: found[name] for name in asking}
+
+
+LEANING = re.compile(
+    r"^(do|does) (the same|so)\b|^(return|yield) the same( (for|of|with|computed|as|in)\b|,)|^the same (for|with|of)\b"
+    r"|^likewise|\bas above\b|\bditto\b",
+    re.IGNORECASE,
+)
+
+
+@pytest.mark.parametrize("path", MODULES, ids=name_of)
+def test_docstrings_stand_alone(path):
+    """No sentence needs the docstring before it."""
+    leaning = []
+    for node in ast.walk(tree_of(path)):
+        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef):
+            for line in (ast.get_docstring(node) or "").splitlines():
+                if LEANING.search(line.strip()):
+                    leaning.append(line.strip())
+    assert not leaning

@@ -6,7 +6,7 @@ tool                      record
 doccano                   a JSON line: ``text``, and ``label`` (or ``entities``) with ``[start, stop, type]``
 Prodigy                   a JSON line: ``text``, ``spans`` with ``start``, ``end`` and ``label``, perhaps ``tokens``
 Label Studio              a JSON array or JSON lines: ``data`` with the text, ``annotations``; or ``text``, ``label``
-spreadsheets              CSV with a column ``text``, and perhaps ``label``: a JSON list of spans as above
+spreadsheets              CSV with a column ``text``, and perhaps ``label``: a JSON list of spans, each with its ends
 brat                      ``NAME.txt`` and ``NAME.ann``; a folder has many
 ========================= ==========================================================================================
 

@@ -20,8 +20,8 @@ class Alignment(PathStructure):
     .. math:: p(y) \propto \exp\Big(\sum_k s(i_k, j_k, y_k) + \sum_k w(y_k, y_{k+1})\Big)
 
     A move is 0, *match* (the next items of both sequences are aligned), 1, *delete* (the next item of the first one is
-    aligned with nothing), or 2, *insert* (likewise of the second one). After move k, i items of the first sequence and
-    j of the second are used up.
+    aligned with nothing), or 2, *insert* (the next item of the second one is). After move k, i items of the first
+    sequence and j of the second are used up.
 
     Parameters
     ----------

@@ -110,7 +110,7 @@ class Links(NamedTuple):
 
     level: Integers  # (E,)
     node: Integers  # (E,) numbered through the batch
-    source: Integers  # (E,) likewise
+    source: Integers  # (E,) numbered through the batch
     sequence: Integers  # (E,)
     part: Integers  # (E,) -1 for none
     pair: Integers  # (E,) -1 for none

@@ -46,7 +46,7 @@ class InductionReport:
     mapping : dict
         The gold label of each induced label in ``many_to_one``; among equally frequent ones the first seen.
     matching : dict
-        The same for ``one_to_one``, without unmatched induced labels.
+        The gold label of each induced label in ``one_to_one``, without unmatched induced labels.
     """
 
     n_tokens: int

@@ -94,7 +94,7 @@ class TaggingReport:
     chunks : Score or None
         All spans together (micro average): a predicted span is correct if gold has one with the same ends and type.
     chunks_by_type : dict of str to Score, or None
-        The same for each type, in alphabetical order.
+        Spans of each type, in alphabetical order.
     confusion : tuple of Mistake
         The most frequent mistakes, most frequent first, at most ``N_MISTAKES`` of them.
     confidence, span_confidence : ConfidenceReport or None

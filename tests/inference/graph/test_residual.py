@@ -12,7 +12,7 @@ from tests.oracle.graphs import random_graph, random_scores
 from trelliswork.errors import ValueRangeError
 from trelliswork.inference.graph import AtMostOne, Tables, wire
 from trelliswork.inference.graph.engines import bp, max_product
-from trelliswork.inference.graph.engines.passing import prepare
+from trelliswork.inference.graph.engines.schedules import prepare
 from trelliswork.inference.graph.kernels import flooding, residual
 from trelliswork.inference.graph.kernels import messages as weights
 
@@ -51,7 +51,7 @@ def test_bounds_are_not_below_the_changes(seed, zeros, damping, n_iter):
     queue = bp._buckets(graph, pairs)
     r = bp._uniform(graph)
     state = weights.Probabilities(bp._weights_of_states(graph), r, graph.messages.log_q, graph.messages.rows)
-    options = weights.Options(damping, 1e-6, n_iter, 0.0)
+    options = weights.Stopping(damping, 1e-6, n_iter, 0.0)
     outcome = weights.Outcome(np.zeros(2, np.int64), np.zeros(2), np.zeros(2, np.int64))
     residual.residual_weights(0, 2, graph.layout, graph.data, state, queue, pairs, options, outcome)
     before = r.copy()

@@ -19,9 +19,9 @@ from trelliswork.inference.chain.potentials import Potentials
 def log_partition(log_unary: Tensor, log_pairwise: Tensor, lengths: Tensor, potentials: Potentials | None) -> Tensor:
     """Return log Z (B,) in float64, differentiable in both potentials.
 
-    ``log_unary`` is (B, T, S), ``log_pairwise`` (S, S) or (B or 1, T-1 or 1, S, S); ``potentials`` are the same for the
-    kernels, ``None`` uses ``torch_path``. The gradient may be differentiated once more (marginals in a loss, gradients
-    of entropies); this Hessian-vector product goes through ``torch_path`` and takes O(B T S^2) memory.
+    ``log_unary`` is (B, T, S), ``log_pairwise`` (S, S) or (B or 1, T-1 or 1, S, S); ``potentials`` hold these scores
+    for the kernels, ``None`` uses ``torch_path``. The gradient may be differentiated once more (marginals in a loss,
+    gradients of entropies); this Hessian-vector product goes through ``torch_path`` and takes O(B T S^2) memory.
     """
 
     def again(unary: Tensor, pairwise: Tensor) -> Tensor:
@@ -32,7 +32,7 @@ def log_partition(log_unary: Tensor, log_pairwise: Tensor, lengths: Tensor, pote
     given, shape = potentials, tuple(log_pairwise.shape)
 
     def compute(wanted: bool) -> Any:
-        if given.short_length:  # both passes take less time than a second call
+        if given.length_if_short:  # both passes take less time than a second call
             log_z, found = chain.expectations(given, marginals=wanted, counts=wanted)
             return log_z, lambda weights: (weights * torch.from_numpy(found.marginals), weights * _sums(found, shape))
         passed = chain.forward(given)

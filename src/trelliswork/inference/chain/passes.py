@@ -110,7 +110,7 @@ def expectations(
     Both passes run over a range of sequences while it is in the cache, which is faster than one after the other.
     """
     p = potentials
-    if not edges and (length := p.short_length):
+    if not edges and (length := p.length_if_short):
         of_one = _of_one_sentence(p, length, marginals, counts)
         if of_one is not None:
             return of_one
@@ -172,7 +172,7 @@ def viterbi(potentials: Potentials) -> tuple[Integers, NDArray[np.float64]]:
     p = potentials
     B, T, S = p.log_unary.shape
     labels, scores = np.empty((B, T), np.int64), np.empty(B)
-    if length := p.short_length:
+    if length := p.length_if_short:
         if viterbi_kernels.one_sentence(length, p.log_unary, p.log_pairwise, labels, scores):
             return labels, scores
     elif p.shared:

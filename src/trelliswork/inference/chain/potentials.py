@@ -102,14 +102,14 @@ class Potentials:
         )
 
     @property
-    def short_length(self) -> int:
-        """The length of a single short sequence with one transition matrix; 0 for other potentials.
+    def length_if_short(self) -> int | None:
+        """The length of a single short sequence with one transition matrix; None for other potentials.
 
         There, preparations take longer than they save.
         """
         B, T, S = self.log_unary.shape
         if self.time_step or B > 1 or T * S**2 >= threads.LEAST_WORK:
-            return 0
+            return None
         return T if self.given_lengths is None else int(self.given_lengths[0])
 
     def take(self, which: NDArray[np.integer], dtype: type[np.floating] = np.float64) -> "Potentials":

@@ -56,7 +56,7 @@ class SegmentKinds:
         return int(self.kinds.max(initial=-1)) + 1
 
     def of_states(self, labels: NDArray[np.integer]) -> "SegmentKinds":
-        """Return the same for states that have these labels."""
+        """Return kinds and joins of states, by the labels that they have."""
         return SegmentKinds(self.kinds[labels], self.joins[np.ix_(labels, labels)])
 
 

@@ -72,7 +72,7 @@ class LowRank:
     """Matrices of moves as left right^T between the states of two blocks, with nonnegative factors."""
 
     left: Tensor  # (C, k, R), or (S, R) of one block
-    right: Tensor  # likewise
+    right: Tensor  # (C, k, R), or (S, R) of one block
     log_scale: Tensor | None = None  # (M, k): factor of each row
 
     def __post_init__(self) -> None:

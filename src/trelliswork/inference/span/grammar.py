@@ -54,7 +54,7 @@ def expectations(grammar: Grammar) -> Expected:
 
 
 def log_expectations(grammar: Grammar) -> tuple[Expected, Doubles]:
-    """Return the same computed in log space, and the inside chart (B, n, n, S): accurate for every input, but slow."""
+    """Return the expectations and the inside chart (B, n, n, S), from log space: right for every input, but slow."""
     B, n, N, P = grammar.sizes
     expected, chart, scores = _zeros(B, n, N, N + P), np.full((B, n, n, N + P), -np.inf), _scores(grammar)
     for b, m in enumerate(grammar.lengths):

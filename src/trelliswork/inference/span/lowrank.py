@@ -111,7 +111,7 @@ def expectations(grammar: LowRankGrammar, weights: Doubles | None = None, *, sym
 
 
 def log_expectations(grammar: LowRankGrammar, weights: Doubles | None = None, *, symbols: bool = False) -> RankExpected:
-    """Return the same computed in log space: accurate for every input, but slow."""
+    """Return the expectations, computed in log space: accurate for every input, but slow."""
     g = grammar
     B, n, N, P, R = g.sizes
     roots, ups, lefts, rights = (np.zeros(shape) for shape in ((N,), (N, R), (R, N + P), (R, N + P)))

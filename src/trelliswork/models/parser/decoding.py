@@ -53,7 +53,7 @@ class Reader:
         return self.read_columns(read_sentences(X))
 
     def read_columns(self, columns: Columns) -> tuple[ParseTokens, Columns]:
-        """Return the same for columns, whose tags are replaced if there are taggers."""
+        """Return codes of columns, and the columns, whose tags are replaced if there are taggers."""
         if self.taggers is not None:
             columns = self.taggers.tag(columns)
         elif not columns.words:
@@ -171,7 +171,7 @@ class Parsing:
             yield scorer.beliefs(self.tokens, sentences, self.allowed)
 
     def trees(self) -> Iterator[Beliefs]:
-        """Yield the same, with the scores of the distribution over whole trees that has these probabilities of arcs."""
+        """Yield beliefs with the scores of the distribution over whole trees that has these probabilities of arcs."""
         for b in self.beliefs():
             yield replace(b, tree_scores=self.scorer.tree_scores_of(b), sharp=None)
 

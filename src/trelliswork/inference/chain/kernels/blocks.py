@@ -19,7 +19,7 @@ from trelliswork.compute.simd import add, get, lanes, largest, load, maximum, mu
 from trelliswork.compute.simd import multiply_add as fma
 
 
-class Space(NamedTuple):
+class BlockSpace(NamedTuple):
     """Working memory for one sequence at a time; position t is place[t] : place[t + 1], whole vectors."""
 
     place: Any
@@ -34,7 +34,7 @@ class Space(NamedTuple):
 
 @helper(allocates=True)
 def make_space(start, stop, offsets, ptr, n_more, like):
-    """Allocate a ``Space`` for the largest sequence, whose sets have ``n_more`` states than ``ptr`` tells.
+    """Allocate a ``BlockSpace`` for the largest sequence, whose sets have ``n_more`` states than ``ptr`` tells.
 
     Its precision is that of the array ``like``.
     """
@@ -49,7 +49,7 @@ def make_space(start, stop, offsets, ptr, n_more, like):
             pairs += before * width
             before = n
         most, most_pairs = max(most, numbers), max(most_pairs, pairs)
-    return Space(
+    return BlockSpace(
         np.zeros(longest + 1, np.int64), np.zeros(longest + 1, np.int64), np.empty(most_pairs, dtype),
         np.empty(most, dtype), np.empty(most, dtype), np.empty(longest, dtype),
         np.empty(most, dtype), np.empty(most, dtype),

@@ -10,8 +10,8 @@ e_t = exp(log_unary_t - max), P = exp(log_pairwise - max):
 and log Z = sum_t log c_t + the subtracted maxima. Equations (1) are Rabiner's (1989) eqs. 91-93 (scaling).
 
 A number too small for the type is lost as zero. A product prior_t(j) e_t(j) below ``tiny`` is the mass of paths whose
-posterior probability is below ``tiny * beta_t(j) / c_t``, and likewise for the other products here; hence a sequence
-whose beta / c stays below a limit is *safe*: it lost nothing visible. The others (deep underflow, impossible
+posterior probability is below ``tiny * beta_t(j) / c_t``, and similar bounds hold for the other products. Hence a
+sequence whose beta / c stays below a limit is *safe*: it lost nothing visible. The others (deep underflow, impossible
 sentences) are marked, and the caller recomputes them by the plain tier.
 
 Scores come from a *source*: an array (B, T, S), or a record whose class has the helpers
@@ -28,7 +28,7 @@ import numpy as np
 from trelliswork.compute.jit import helper, kernel, method
 from trelliswork.compute.kernels.products import Factor, add_product
 from trelliswork.compute.kernels.rows import exp_row
-from trelliswork.compute.parts import load_part, store_part
+from trelliswork.compute.partial import load_part, store_part
 from trelliswork.compute.simd import (
     VECTOR_BYTES,
     add,

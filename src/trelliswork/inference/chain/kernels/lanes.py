@@ -73,7 +73,7 @@ class LaneSteps(NamedTuple):
     log_shift: Any  # float: logarithm of the scale of P
 
 
-class Space(NamedTuple):
+class LaneSpace(NamedTuple):
     """Working memory of a group of L sequences; S4 and Sp are S rounded up to ``STATES`` and to whole vectors."""
 
     alpha: Any  # (T, S4, L) a_t
@@ -271,7 +271,7 @@ def forward_backward(start, stop, source, steps, counts, log_z, safe):
     offsets, like, S4, Sp = source.offsets, steps.padded, steps.padded.shape[0], len(steps.start)
     W, T = lanes(like), offsets[start + 1] - offsets[start]
     L = 2 * W
-    space = Space(
+    space = LaneSpace(
         aligned(T * S4 * L, like).reshape((T, S4, L)),
         aligned((T + 1) * Sp * L, like).reshape((T + 1, Sp, L)),
         aligned((T + 1) * L, like).reshape((T + 1, L)),

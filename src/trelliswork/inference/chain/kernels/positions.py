@@ -8,9 +8,9 @@ import numpy as np
 
 from trelliswork.compute.jit import helper, kernel
 from trelliswork.compute.kernels.rows import exp_row
-from trelliswork.compute.parts import load_part
+from trelliswork.compute.partial import load_part
 from trelliswork.compute.simd import lanes, store
-from trelliswork.inference.chain.kernels.blocks import Space, backward, forward
+from trelliswork.inference.chain.kernels.blocks import BlockSpace, backward, forward
 from trelliswork.inference.chain.kernels.forward_backward import largest_safe
 
 
@@ -25,9 +25,9 @@ def _exp_matrix(scores, at, S, block, to, Sp):
 
 @helper(allocates=True)
 def _make_space(longest, S, Sp, like):
-    """Allocate a ``Space`` with all states at every position."""
+    """Allocate a ``BlockSpace`` with all states at every position."""
     dtype, rows = like.dtype, np.arange(longest + 1)
-    return Space(
+    return BlockSpace(
         rows * Sp, np.maximum(rows - 1, 0) * S * Sp, np.empty((longest - 1) * S * Sp, dtype),
         np.empty(longest * Sp, dtype), np.empty(longest * Sp, dtype), np.empty(longest, dtype),
         np.empty(longest * Sp, dtype), np.empty(longest * Sp, dtype),

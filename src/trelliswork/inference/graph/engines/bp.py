@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from trelliswork.compute import threads
 from trelliswork.errors import ValueRangeError
-from trelliswork.inference.graph.engines.passing import (
+from trelliswork.inference.graph.engines.schedules import (
     Options,
     Prepared,
     Progress,
@@ -111,7 +111,7 @@ def _iterate(graph: Prepared, options: Options) -> Progress:
         state = Probabilities(unary, r, messages.log_q, messages.rows)
         once = takes_one_sweep(graph, options)
         stop = (np.inf, 1) if once else (options.tolerance, int(options.max_iter))
-        rule = weights.Options(options.damping, *stop, threshold)
+        rule = weights.Stopping(options.damping, *stop, threshold)
         pairs, outcome = _pairs(graph), Outcome(n_iter, change, status)
         given = graph.layout, graph.data, state
         if once or options.schedule == "sequential":
@@ -135,7 +135,7 @@ def _iterate(graph: Prepared, options: Options) -> Progress:
     return Progress(n_iter, change, converged)
 
 
-def _flood(graph: Prepared, state: Probabilities, pairs: Pairs, rule: weights.Options, outcome: Outcome) -> None:
+def _flood(graph: Prepared, state: Probabilities, pairs: Pairs, rule: weights.Stopping, outcome: Outcome) -> None:
     """Flood: graph by graph if they are large, then the threads share the variables; else several graphs at a time."""
     layout, new = graph.layout, graph.messages.log_r  # scratch
     ranges = threads.cut(1 + np.diff(layout.var_start) * layout.n_states**2, least=threads.LEAST_WORK)
@@ -144,7 +144,7 @@ def _flood(graph: Prepared, state: Probabilities, pairs: Pairs, rule: weights.Op
         return
     n = len(ranges)
     starts = np.array([0, *(stop for _, stop in ranges)])
-    parts = flooding.Parts(starts, np.zeros((n, *state.rows.shape[1:])), np.zeros((n, 3)))
+    parts = flooding.Shares(starts, np.zeros((n, *state.rows.shape[1:])), np.zeros((n, 3)))
     each = threads.cut(np.full(n, ranges.cost // n))
     for b in range(graph.wiring.n_graphs):
         table = graph.data.weights[b if len(graph.data.weights) > 1 else 0]
@@ -153,7 +153,7 @@ def _flood(graph: Prepared, state: Probabilities, pairs: Pairs, rule: weights.Op
             own = Probabilities(state.unary[b], r, state.q[b], state.rows[b])
             threads.run(flooding.flood_parts, each, layout, table, own, other, pairs, parts, rule)
             outcome.n_iter[b] += 1
-            outcome.status[b], outcome.residual[b] = flooding.judge_parts(parts, rule)
+            outcome.status[b], outcome.residual[b] = flooding.status_of_shares(parts, rule)
             r, other = other, r
         if outcome.n_iter[b] % 2:
             state.r[b] = r

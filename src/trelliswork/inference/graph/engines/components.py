@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 
 from trelliswork.errors import ValueRangeError
-from trelliswork.inference.graph.kernels.mean_field import Parts
+from trelliswork.inference.graph.kernels.mean_field import Components
 from trelliswork.inference.graph.kernels.records import Flat
 from trelliswork.inference.graph.layout import fixed_variables
 from trelliswork.inference.graph.potentials import Integers, Wiring, starts
@@ -14,7 +14,7 @@ from trelliswork.inference.graph.potentials import Integers, Wiring, starts
 _HARD = 1e3  # strength of a factor that forbids some states
 
 
-def split(wiring: Wiring, flat: Flat, components: Iterable[Sequence[int]]) -> Parts:
+def split(wiring: Wiring, flat: Flat, components: Iterable[Sequence[int]]) -> Components:
     """Lay out given components: each variable in exactly one, coupled in pairs by factors without cycles."""
     V = wiring.n_variables
     lists = [[int(v) for v in component] for component in components if len(component)]
@@ -34,7 +34,7 @@ def split(wiring: Wiring, flat: Flat, components: Iterable[Sequence[int]]) -> Pa
     return _lay_out(wiring, flat, lists, of, _couples(flat, of))
 
 
-def singles(wiring: Wiring, flat: Flat) -> Parts:
+def singles(wiring: Wiring, flat: Flat) -> Components:
     """Lay out components of one variable each: naive mean field."""
     V = wiring.n_variables
     return _lay_out(wiring, flat, [[v] for v in range(V)], np.arange(V), {})
@@ -66,7 +66,7 @@ def _lay_out(
     components: list[list[int]],
     of: Integers,
     couples: dict[tuple[int, int], list[tuple[int, int, int]]],
-) -> Parts:
+) -> Components:
     """Orient the edges of each component away from its first variables, and compute the offsets."""
     V = wiring.n_variables
     near: dict[int, list[int]] = {}
@@ -121,7 +121,7 @@ def _lay_out(
     touched_by = of[flat.variables[own]]
     order = np.argsort(touched_by, kind="stable")
     D = len(components)
-    return Parts(
+    return Components(
         starts([len(component) for component in components]),
         np.array(members, np.int64),
         parent,

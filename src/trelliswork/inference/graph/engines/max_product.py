@@ -12,7 +12,7 @@ from functools import partial
 import numpy as np
 
 from trelliswork.errors import ValueRangeError
-from trelliswork.inference.graph.engines.passing import Prepared, check_options, pass_messages, prepare
+from trelliswork.inference.graph.engines.schedules import Prepared, check_options, pass_messages, prepare
 from trelliswork.inference.graph.kernels import beliefs as belief_kernels
 from trelliswork.inference.graph.layout import unpad_states
 from trelliswork.inference.graph.potentials import Integers, Wiring

@@ -19,7 +19,7 @@ from trelliswork.errors import ValueRangeError
 from trelliswork.inference.graph.engines.components import singles
 from trelliswork.inference.graph.engines.feasible import possible_assignment
 from trelliswork.inference.graph.kernels import mean_field as kernels
-from trelliswork.inference.graph.kernels.mean_field import Parts, Progress, Scratch, State
+from trelliswork.inference.graph.kernels.mean_field import Components, Progress, Scratch, State
 from trelliswork.inference.graph.kernels.records import Flat
 from trelliswork.inference.graph.layout import flatten, tidy, variables
 from trelliswork.inference.graph.potentials import Doubles, Integers, Wiring
@@ -35,7 +35,7 @@ def run(
     tolerance: float = 1e-6,
     noise: float = 0.01,
     seed: int = 0,
-    lay_out: Callable[[Wiring, Flat], Parts] = singles,
+    lay_out: Callable[[Wiring, Flat], Components] = singles,
 ) -> Result:
     """Run coordinate ascent on the mean-field bound.
 
@@ -128,7 +128,7 @@ def run(
     )
 
 
-def _products(parts: Parts, axes: Integers, shape: tuple[int, ...], beliefs: Doubles) -> Doubles:
+def _products(parts: Components, axes: Integers, shape: tuple[int, ...], beliefs: Doubles) -> Doubles:
     """Return the products (B, F, s1, .., sk) of the beliefs of the parts that factors touch with their axes (F, k)."""
     F, k = axes.shape
     states = np.indices(shape).reshape(k, 1, -1)
@@ -142,7 +142,7 @@ def _products(parts: Parts, axes: Integers, shape: tuple[int, ...], beliefs: Dou
     return product.reshape(len(beliefs), F, *shape)
 
 
-def _fix(wiring: Wiring, parts: Parts, graphs: Integers, assignment: Integers, state: State) -> Doubles:
+def _fix(wiring: Wiring, parts: Components, graphs: Integers, assignment: Integers, state: State) -> Doubles:
     """Put all belief of ``graphs`` (n,) on one assignment (n, V) each; return its score (n,), -inf where it is -1."""
     beliefs, entropy = state
     states = np.maximum(assignment, 0)

@@ -14,7 +14,7 @@ from typing import Any
 
 from trelliswork.inference.graph.engines import mean_field
 from trelliswork.inference.graph.engines.components import find, split
-from trelliswork.inference.graph.kernels.mean_field import Parts
+from trelliswork.inference.graph.kernels.mean_field import Components
 from trelliswork.inference.graph.kernels.records import Flat
 from trelliswork.inference.graph.potentials import Wiring
 from trelliswork.inference.graph.result import Result
@@ -34,7 +34,7 @@ def run(wiring: Wiring, components: Iterable[Sequence[int]] | None = None, **opt
         factors between components.
     """
 
-    def lay_out(wiring: Wiring, flat: Flat) -> Parts:
+    def lay_out(wiring: Wiring, flat: Flat) -> Components:
         return split(wiring, flat, find(wiring, flat) if components is None else components)
 
     return mean_field.run(wiring, lay_out=lay_out, **options)

@@ -22,7 +22,7 @@ import numpy as np
 from trelliswork.errors import ValueRangeError
 from trelliswork.inference.graph.engines import spanning
 from trelliswork.inference.graph.engines.bp import bethe, factor_beliefs
-from trelliswork.inference.graph.engines.passing import Prepared, check_options, pass_messages, prepare
+from trelliswork.inference.graph.engines.schedules import Prepared, check_options, pass_messages, prepare
 from trelliswork.inference.graph.layout import fixed_variables, tidy
 from trelliswork.inference.graph.potentials import Doubles, Tables, Wiring
 from trelliswork.inference.graph.result import Kind, Result

@@ -22,7 +22,7 @@ class LowRankFactor(StructuredFactor):
     left : array (S_i, R) or (B, S_i, R)
         Nonnegative factors of the states of the first variable; their logarithms if ``log``.
     right : array (S_j, R) or (B, S_j, R)
-        The same for the second variable.
+        Nonnegative factors of the states of the second variable, or their logarithms.
     log : bool
         Whether ``left`` and ``right`` are logarithms; -inf is impossible.
 

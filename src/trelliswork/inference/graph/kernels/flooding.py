@@ -10,26 +10,26 @@ from trelliswork.compute.jit import helper, kernel
 from trelliswork.compute.simd import largest
 from trelliswork.inference.graph.kernels.messages import (
     RUNNING,
-    Options,
+    Extremes,
     Outcome,
     Probabilities,
-    Seen,
     Source,
+    Stopping,
     commit_weights,
     fill_rows,
     gather_weights,
-    judge,
     large_table,
-    nothing_seen,
+    no_extremes,
     own_probabilities,
     send,
+    status_of,
     width_of,
 )
 from trelliswork.inference.graph.kernels.records import Doubles, Integers, Layout, Pairs, TableData
 
 
-class Parts(NamedTuple):
-    """Parts of the variables of a large graph."""
+class Shares(NamedTuple):
+    """Shares of the variables of a large graph."""
 
     starts: Integers  # (n + 1,) first variable of each part, and the number of variables
     rows: Doubles  # (n, 3, 4 * widest) scratch
@@ -41,7 +41,7 @@ def _from_variables(start, stop, layout, pairs, weights, own, new, damping):
     """Messages from variables ``start:stop`` through factors over two variables; return what was seen."""
     q, out = own.q, own.rows[1]
     keep, scratch = len(pairs.large) > 0, layout.edge_at[layout.var_start[start]]
-    seen = nothing_seen(new)
+    seen = no_extremes(new)
     for v in range(start, stop):
         first, last, n_states = layout.var_start[v], layout.var_start[v + 1], layout.n_states[v]
         at = layout.edge_at[first] if keep else scratch
@@ -70,7 +70,7 @@ def _from_large(layout, pairs, weights, weight_at, own, new, damping, seen):
 
 @kernel
 def flood(
-    start, stop, layout: Layout, data: TableData, state: Probabilities, new, pairs: Pairs, options: Options,
+    start, stop, layout: Layout, data: TableData, state: Probabilities, new, pairs: Pairs, options: Stopping,
     outcome: Outcome,
 ):  # fmt: skip
     """Iterate graphs ``start:stop``; ``new`` (B, M) is scratch."""
@@ -82,7 +82,7 @@ def flood(
             seen = _from_variables(0, len(layout.n_states), layout, pairs, weights, own, other, options.damping)
             seen = _from_large(layout, pairs, weights, data.weight_at, own, other, options.damping, seen)
             n_iter[b] += 1
-            status[b], residual[b] = judge(seen, options)
+            status[b], residual[b] = status_of(seen, options)
             own, other = Probabilities(own.unary, other, own.q, own.rows), own.r
         if n_iter[b] % 2:
             for i in range(len(other)):
@@ -91,7 +91,7 @@ def flood(
 
 @kernel
 def flood_parts(
-    start, stop, layout: Layout, weights, own: Probabilities, new, pairs: Pairs, parts: Parts, options: Options
+    start, stop, layout: Layout, weights, own: Probabilities, new, pairs: Pairs, parts: Shares, options: Stopping
 ):  # fmt: skip
     """One iteration of parts ``start:stop`` of one graph whose factors are over two variables."""
     for p in range(start, stop):
@@ -104,10 +104,10 @@ def flood_parts(
 
 
 @kernel
-def judge_parts(parts: Parts, options: Options):
-    """`judge` an iteration of all parts."""
-    seen = nothing_seen(parts.seen)
+def status_of_shares(parts: Shares, options: Stopping):
+    """`status_of` an iteration of all parts."""
+    seen = no_extremes(parts.seen)
     for p in range(len(parts.seen)):
         least_sum, change = min(seen.least_sum, parts.seen[p, 0]), max(seen.change, parts.seen[p, 1])
-        seen = Seen(least_sum, change, min(seen.lowest, parts.seen[p, 2]), seen.changes, seen.lowests)
-    return judge(seen, options)
+        seen = Extremes(least_sum, change, min(seen.lowest, parts.seen[p, 2]), seen.changes, seen.lowests)
+    return status_of(seen, options)

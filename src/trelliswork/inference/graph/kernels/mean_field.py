@@ -13,7 +13,7 @@ from trelliswork.compute.jit import helper, kernel
 from trelliswork.inference.graph.kernels.records import Doubles, Flat, Integers, Variables
 
 
-class Parts(NamedTuple):
+class Components(NamedTuple):
     """Components, and the parts of them that each factor touches.
 
     Members of component d are ``members[member_ptr[d]:member_ptr[d + 1]]``, parents before children; ``parent`` is -1
@@ -237,7 +237,7 @@ def _bound(b, variables, flat, parts, scratch, beliefs, entropy):
 
 @kernel(allocates=True)
 def initialize(
-    start, stop, variables: Variables, flat: Flat, parts: Parts, noise, scratch: Scratch, state: State, bounds
+    start, stop, variables: Variables, flat: Flat, parts: Components, noise, scratch: Scratch, state: State, bounds
 ):
     """Give every component its distribution without the factors between components; fill bounds (B,)."""
     for b in range(start, stop):
@@ -251,7 +251,7 @@ def initialize(
 
 @kernel
 def solve(
-    start, stop, variables: Variables, flat: Flat, parts: Parts, tolerance, scratch: Scratch, state: State,
+    start, stop, variables: Variables, flat: Flat, parts: Components, tolerance, scratch: Scratch, state: State,
     progress: Progress,
 ):  # fmt: skip
     """Sweep over the components until no belief changes by more than ``tolerance``."""

@@ -42,7 +42,7 @@ class Probabilities(NamedTuple):
     rows: Doubles  # (B, 3, 4 * widest) scratch
 
 
-class Options(NamedTuple):
+class Stopping(NamedTuple):
     """Stopping rules."""
 
     damping: float
@@ -67,7 +67,7 @@ class Source(NamedTuple):
     n_states: int
 
 
-class Seen(NamedTuple):
+class Extremes(NamedTuple):
     """What the messages of an iteration had: accumulators in registers.
 
     Those of vectors and those of single numbers are kept apart, since combining them takes longer than a short message.
@@ -76,18 +76,18 @@ class Seen(NamedTuple):
     least_sum: float  # 0 if a message is impossible
     change: float
     lowest: float  # smallest positive number, at most 1
-    changes: object  # the same of vectors
+    changes: object  # of vectors
     lowests: object  # negative
 
 
 @helper
-def nothing_seen(like):
+def no_extremes(like):
     """Return the accumulators before the first message; ``like`` is an array of the messages."""
-    return Seen(1.0, 0.0, 1.0, spread(like, 0.0), spread(like, -1.0))
+    return Extremes(1.0, 0.0, 1.0, spread(like, 0.0), spread(like, -1.0))
 
 
 @helper
-def judge(seen, options):
+def status_of(seen, options):
     """Return the status of a graph after an iteration, and the largest change of an entry of a message."""
     change = max(seen.change, largest(seen.changes))
     if min(seen.lowest, -largest(seen.lowests)) < options.threshold:  # first: a sum may be zero because of underflow
@@ -212,7 +212,7 @@ def commit_weights(out, out_at, width, old, new, at, damping, seen):
         for i in range(width):
             if out[out_at + i] == 0.0:
                 new[at + i] = 0.0
-    return Seen(min(seen.least_sum, s), seen.change, seen.lowest, changes, lowests)
+    return Extremes(min(seen.least_sum, s), seen.change, seen.lowest, changes, lowests)
 
 
 @helper(forceinline=True)
@@ -229,7 +229,7 @@ def commit_two(x, y, old, new, at, damping, seen):
     put(new, at + 1, y)
     low = min(x, y)
     lowest = min(seen.lowest, low if low > 0.0 else 1.0)
-    return Seen(min(seen.least_sum, s), change, lowest, seen.changes, seen.lowests)
+    return Extremes(min(seen.least_sum, s), change, lowest, seen.changes, seen.lowests)
 
 
 @helper
@@ -285,7 +285,7 @@ def send(layout, pairs, e, source, weights, out, old, new, damping, seen):
         store(new, at, message)
         changes = maximum(seen.changes, maximum(subtract(message, before), subtract(before, message)))
         lowests = maximum(seen.lowests, subtract(spread(out, 0.0), if_positive(message, spread(out, 1.0))))
-        return Seen(min(seen.least_sum, s), seen.change, seen.lowest, changes, lowests)
+        return Extremes(min(seen.least_sum, s), seen.change, seen.lowest, changes, lowests)
     weighted_rows(weights, table, source.n_states, width, q, q_at, out, 0)
     return commit_weights(out, 0, width, old, new, at, damping, seen)
 

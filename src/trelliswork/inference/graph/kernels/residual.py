@@ -22,9 +22,9 @@ from trelliswork.inference.graph.kernels.messages import (
     IMPOSSIBLE,
     RUNNING,
     UNDERFLOW,
-    Options,
     Outcome,
     Probabilities,
+    Stopping,
     large_table,
     own_probabilities,
     weighted_rows,
@@ -237,7 +237,7 @@ def contractions(layout: Layout, data: TableData, pairs: Pairs, out):
 
 @kernel
 def residual_weights(
-    start, stop, layout: Layout, data: TableData, state: Probabilities, queue: Buckets, pairs: Pairs, options: Options,
+    start, stop, layout: Layout, data: TableData, state: Probabilities, queue: Buckets, pairs: Pairs, options: Stopping,
     outcome: Outcome,
 ):  # fmt: skip
     """Iterate graphs ``start:stop`` by residuals; an iteration is as many messages as there are edges."""

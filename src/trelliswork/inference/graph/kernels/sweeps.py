@@ -4,18 +4,18 @@ from trelliswork.compute.jit import helper, kernel
 from trelliswork.inference.graph.kernels.log_space import Sweep
 from trelliswork.inference.graph.kernels.messages import (
     RUNNING,
-    Options,
     Outcome,
     Probabilities,
     Source,
+    Stopping,
     commit_weights,
     fill_rows,
     gather_weights,
-    judge,
     large_table,
-    nothing_seen,
+    no_extremes,
     own_probabilities,
     send,
+    status_of,
     width_of,
 )
 from trelliswork.inference.graph.kernels.records import Layout, Pairs, TableData
@@ -45,7 +45,7 @@ def _sweep_once(layout, pairs, weights, weight_at, own, sweep, ahead, damping):
     order, rank = sweep
     q, r, out = own.q, own.r, own.rows[1]
     V, keep = len(order), len(pairs.large) > 0
-    seen = nothing_seen(r)
+    seen = no_extremes(r)
     for n in range(2 * V):
         forward = n >= V
         v = order[n - V if forward else V - 1 - n]
@@ -67,7 +67,7 @@ def _sweep_once(layout, pairs, weights, weight_at, own, sweep, ahead, damping):
 @kernel
 def sweep_weights(
     start, stop, layout: Layout, data: TableData, state: Probabilities, sweep: Sweep, ahead, pairs: Pairs,
-    options: Options, outcome: Outcome,
+    options: Stopping, outcome: Outcome,
 ):  # fmt: skip
     """Iterate graphs ``start:stop`` by sweeps over the variables; see ``log_space._sweep_once``.
 
@@ -83,4 +83,4 @@ def sweep_weights(
         while status[b] == RUNNING and n_iter[b] < options.max_iter:
             seen = _sweep_once(layout, pairs, weights, data.weight_at, own, sweep, ahead, options.damping)
             n_iter[b] += 1
-            status[b], residual[b] = judge(seen, options)
+            status[b], residual[b] = status_of(seen, options)

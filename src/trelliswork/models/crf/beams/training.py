@@ -149,7 +149,7 @@ class BeamSearch:
     def _judge(
         self, weights: Weights, value: float, gradient: Weights, l1: float, tol: float
     ) -> tuple[State, str | None]:
-        """Do the same if the states outside are included: value and gradient are exact at every choice."""
+        """Judge a choice if the states outside are included: its value and gradient are exact."""
         pairs, reason = self._pairs, None
         fall = self._value - value
         if self._started and fall < 0:  # too far from the weights where sets and rest were computed

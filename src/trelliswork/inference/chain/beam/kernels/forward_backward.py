@@ -36,7 +36,7 @@ pull = method("pull")  # (steps, sequence, t, weight, final, counts, s): fill be
 pull_all = method("pull_all")  # (steps, sequence, t, to, n, m, s): fill n numbers of beta; return the largest
 
 
-class Space(NamedTuple):
+class BeamSpace(NamedTuple):
     """Working memory for one sequence at a time; Sp is S rounded up to whole vectors."""
 
     emission: np.ndarray  # (T, Lp) e_t by label
@@ -68,10 +68,10 @@ class Space(NamedTuple):
 
 @helper(allocates=True)
 def make_space(T, S, L, refining, rows, listed, like):
-    """Allocate a ``Space`` in the precision of the array ``like``, with ``rows`` and with ``listed`` states, or not."""
+    """Allocate a ``BeamSpace`` in the precision of the array ``like``, perhaps with ``rows`` and ``listed`` states."""
     W, dtype = lanes(like), like.dtype
     Sp, Lp, n_lists = -(-S // W) * W, -(-L // W) * W, T if refining else 1
-    return Space(
+    return BeamSpace(
         np.empty((T, Lp), dtype), np.zeros(T + 1, np.int64), np.zeros(T, np.int64), np.zeros(n_lists * Sp, dtype),
         np.empty(n_lists * Sp if listed else 0, np.int32),
         np.zeros(T + 1, np.int64), np.empty(T * S, np.int32), np.empty(T * S, dtype),
