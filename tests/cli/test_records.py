@@ -4,9 +4,12 @@ import csv
 import io
 import json
 import os
+import re
+import shlex
 import signal
 import subprocess
 import time
+from pathlib import Path
 
 import pytest
 
@@ -140,6 +143,23 @@ def test_train_and_evaluate(tmp_path):
     done = run("records", "evaluate", tmp_path / "model", tmp_path / "train.jsonl")
     assert "16 records" in done.stdout
     assert run("tag", tmp_path / "model", input="5 Oak St\n").returncode == 0  # it is a CRF
+
+
+def test_the_commands_of_the_page(tmp_path):
+    page = (Path(__file__).resolve().parents[2] / "docs" / "records.md").read_text(encoding="utf-8")
+    (block,) = re.findall(r"^```bash\n(.*?)^```$", page, re.DOTALL | re.MULTILINE)
+    records = [
+        "".join(f"<{s.type}>{e.text[s.start : s.stop].replace(' ', '_')}</{s.type}> " for s in e.spans)
+        for e in EXAMPLES
+    ]  # fmt: skip
+    for name in ("train", "dev", "test"):
+        text = "".join(f"<Address>{record}</Address>" for record in records)
+        (tmp_path / f"{name}.xml").write_text(f"<All>{text}</All>")
+    write_rows(tmp_path / "table.csv", ROWS[:2])
+    for line in block.splitlines():
+        done = run(*shlex.split(line)[1:], cwd=tmp_path)
+        assert done.returncode == 0, done.stderr
+    assert len(table((tmp_path / "parsed.csv").read_text()) + table((tmp_path / "parsed.review.csv").read_text())) == 2
 
 
 @pytest.mark.programs

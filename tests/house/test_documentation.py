@@ -58,6 +58,7 @@ def snippets() -> list:
 
 # Blocks of shell that other tests run, by page and a word of the block, and the tests that run them.
 ELSEWHERE = {
+    ("records.md", "trelliswork records train"): "tests/cli/test_records.py",
     ("README.md", "make demo"): "tests/house/stranger.py",  # the first step of continuous integration
     ("README.md", "source .venv/bin/activate"): "tests/house/stranger.py",
     ("CONTRIBUTING.md", "make test"): "tests/house/stranger.py",
