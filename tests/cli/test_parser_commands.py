@@ -66,7 +66,7 @@ def test_parse_and_evaluate_agree(folder, parser):
     report = json.loads(run("evaluate", str(parser), file, "--json").stdout)
     assert report["uas"] > 0.75
     assert report["las"] > 0.65
-    assert report["calibration"]
+    assert report["confidence"]["bins"]
     parsed = run("parse", str(parser), file, "--with", "marginals").stdout
     gold = words((folder / "test.conllu").read_text())
     predicted = words(parsed)
