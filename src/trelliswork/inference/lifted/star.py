@@ -27,6 +27,7 @@ class StarBound:
     residual: float  # sum over the leaves of the differences between their margins and the center's
     converged: bool
     history: list[float]  # the bound after each pass of belief propagation
+    kind: str = "upper"
 
 
 class Star:

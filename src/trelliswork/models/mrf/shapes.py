@@ -4,7 +4,7 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import pairwise
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -209,16 +209,6 @@ class PairShape(_Biased):
         """Row of each pair, by distance."""
         return [np.repeat(np.arange(self.n_words), np.diff(pattern.indptr)) for pattern in self.patterns]
 
-    @cached_property
-    def own(self) -> "list[_OwnPairs]":
-        """The pairs of this rank, by distance."""
-        found = []
-        for pattern, rows in zip(self.patterns, self.rows, strict=True):
-            words, _ = _own_rows(pattern)
-            pairs = slice(*pattern.indptr[[words.start, words.stop]].tolist())
-            found.append(_OwnPairs(words, pairs, rows[pairs] - words.start, pattern.indices[pairs]))
-        return found
-
     def observed(self, frequencies: Frequencies) -> list[Array]:
         """Return the frequencies of the pairs, by distance; cached for the frequencies of training."""
         if not self._looked_up or self._looked_up[0] is not frequencies:
@@ -243,32 +233,39 @@ class PairShape(_Biased):
         )
 
     def evaluate(self, parameters: Array, frequencies: Frequencies, weights: Array, at: At | None = None) -> Evaluation:
-        """Return scores, the gradient, and log Z_l as `LowRankShape.evaluate` does."""
+        """Return scores, the gradient, and log Z_l as `LowRankShape.evaluate` does, all on the first rank."""
         values, biases = self.parts(parameters)
         rows, b = (frequencies.unary, biases) if at is None else at
         gradient = np.zeros_like(parameters)
         d_values, db = self.parts(gradient)
-        scores, norms = np.empty(self.K), np.zeros((self.K, self.n_words))
-        seen = self.observed(frequencies)
-        for k in range(self.K):
-            rho, own = weights[k], self.own[k]
-            sums = own.sums(values[k], b[k])
-            norms[k, own.words] = sums.log_norm
+        scores, norms = np.empty(self.K), np.empty((self.K, self.n_words))
+        for k, seen in enumerate(self.observed(frequencies)):
+            rho, left, right, sums = weights[k], self.rows[k], self.patterns[k].indices, self._sums(k, values[k], b[k])
+            norms[k] = sums.log_norm
             # p(y | x) outside the pattern is share(x) e^b(y).
-            share = rows[own.words] * np.exp(-sums.tops) / sums.norm
-            inside = (rows[own.words] / sums.norm)[own.rows] * sums.raised
-            extra = inside - share[own.rows] * sums.base[own.columns]
-            expected = sums.base * share.sum() + np.bincount(own.columns, extra, minlength=self.n_words)
-            scores[k] = seen[k][own.pairs] @ values[k][own.pairs]
-            d_values[k][own.pairs] = rho * (seen[k][own.pairs] - inside)
-            db[k] = rho * _difference(rows, expected)
-        return whole.summed(scores)[0], gradient, whole.summed(norms)[0]
+            share = rows * np.exp(-sums.tops) / sums.norm
+            inside = (rows / sums.norm)[left] * sums.raised
+            extra = inside - share[left] * sums.base[right]
+            scores[k] = seen @ values[k]
+            d_values[k][:] = rho * (seen - inside)
+            db[k] = rho * (rows - sums.base * share.sum() - np.bincount(right, extra, minlength=self.n_words))
+        return scores, gradient if whole.is_first() else np.zeros_like(gradient), norms
+
+    def _sums(self, k: int, values: Array, bias: Array) -> "_Sums":
+        """Compute Z(x) = sum_y e^b + sum of e^b (e^score - 1) over the pattern of the distance k + 1."""
+        n, rows, top = self.n_words, self.rows[k], float(bias.max())
+        base, tops = np.exp(bias - top), np.zeros(n)
+        np.maximum.at(tops, rows, values)
+        own = base[self.patterns[k].indices]
+        raised = own * np.exp(values - tops[rows])
+        left_over = np.maximum(base.sum() - np.bincount(rows, own, n), 0.0)
+        norm = left_over * np.exp(-tops) + np.bincount(rows, raised, n)
+        return _Sums(base, tops, raised, norm, np.log(norm) + tops + top)
 
     def log_norms(self, parameters: Array, k: int) -> Array:
         """Return log Z of the distance k + 1 at its bias (C,)."""
-        (values, b), own, norms = self.parts(parameters), self.own[k], np.zeros(self.n_words)
-        norms[own.words] = own.sums(values[k], b[k]).log_norm
-        return whole.summed(norms)[0]
+        values, b = self.parts(parameters)
+        return self._sums(k, values[k], b[k]).log_norm
 
     def table(self, parameters: Array, k: int) -> SparseTable:
         """Return vartheta of the distance k + 1."""
@@ -287,38 +284,14 @@ class PairShape(_Biased):
 Shape = LowRankShape | PairShape
 
 
-@dataclass(frozen=True)
-class _OwnPairs:
-    """The pairs of a pattern whose left words belong to this rank of a group."""
-
-    words: slice  # the left words, n of them
-    pairs: slice
-    rows: NDArray[np.int64]  # the left word of each pair, from 0 to n - 1
-    columns: NDArray[np.int32]
-
-    def sums(self, values: Array, bias: Array) -> "_Sums":
-        """Compute Z(x) = sum_y e^b + sum of e^b (e^score - 1) over the pattern."""
-        n, values = self.words.stop - self.words.start, values[self.pairs]
-        top = float(bias.max())
-        base = np.exp(bias - top)
-        tops = np.zeros(n)
-        np.maximum.at(tops, self.rows, values)
-        own = base[self.columns]
-        raised = own * np.exp(values - tops[self.rows])
-        left_over = np.maximum(base.sum() - np.bincount(self.rows, own, n), 0.0)
-        norm = left_over * np.exp(-tops) + np.bincount(self.rows, raised, n)
-        return _Sums(base, tops, raised, norm, np.log(norm) + tops + top)
-
-
-@dataclass(frozen=True)
-class _Sums:
-    """Normalizers of n rows of a sparse table; all but ``log_norm`` are divided by the largest e^b."""
+class _Sums(NamedTuple):
+    """Normalizers of the rows of a sparse table; all but ``log_norm`` are divided by the largest e^b."""
 
     base: Array  # (C,) e^b
-    tops: Array  # (n,) the largest score of each row, at least 0
+    tops: Array  # (C,) the largest score of each row, at least 0
     raised: Array  # e^(b + score - top) of the pairs
-    norm: Array  # (n,) Z e^-top
-    log_norm: Array  # (n,) log Z
+    norm: Array  # (C,) Z e^-top
+    log_norm: Array  # (C,) log Z
 
 
 def _difference(a: Array, b: Array) -> Array:
