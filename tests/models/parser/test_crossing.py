@@ -13,11 +13,10 @@ from trelliswork import DependencyParser, SpanningTree, load
 from trelliswork.distributions import NearlyProjectiveTree
 from trelliswork.errors import DataError
 from trelliswork.models.parser import scoring
-from trelliswork.models.parser.data import read_arcs
-from trelliswork.models.parser.features import TokenCoder
-from trelliswork.models.parser.first_order import TreeKind
+from trelliswork.models.parser.data import TreeKind, read_arcs
+from trelliswork.models.parser.features import SecondOrderFeatures, TokenCoder
 from trelliswork.models.parser.scoring import TreeScorer, prune
-from trelliswork.models.parser.second_order import Propagation, SecondOrderFeatures
+from trelliswork.models.parser.second_order import Propagation
 from trelliswork.models.parser.templates import feature_set
 from trelliswork.models.parser.training import FirstOrder, Problem, ScoredParts, SecondOrder
 

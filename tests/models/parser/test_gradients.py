@@ -6,11 +6,10 @@ import pytest
 from tests.estimators import made
 from tests.models.parser.corpus import HEADS, PARTIAL, SMALL, TAGGED, heads_of
 from trelliswork import DependencyParser
-from trelliswork.models.parser.data import Gold, read_arcs
-from trelliswork.models.parser.features import TokenCoder
-from trelliswork.models.parser.first_order import TreeKind
+from trelliswork.models.parser.data import Gold, TreeKind, read_arcs
+from trelliswork.models.parser.features import SecondOrderFeatures, TokenCoder
 from trelliswork.models.parser.scoring import TreeScorer
-from trelliswork.models.parser.second_order import Propagation, SecondOrderFeatures
+from trelliswork.models.parser.second_order import Propagation
 from trelliswork.models.parser.templates import feature_set
 from trelliswork.models.parser.training import FirstOrder, Problem, SecondOrder
 

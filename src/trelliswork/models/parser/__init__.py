@@ -35,28 +35,19 @@ from trelliswork.models.parser.data import (
     Evidence,
     Gold,
     Sentences,
+    TreeKind,
     read_evidence,
     read_gold,
     read_sentences,
     read_training,
 )
 from trelliswork.models.parser.decoding import Decode, LabeledTree, Learned, Parsing, Reader
-from trelliswork.models.parser.features import ParseTokens, TokenCoder
-from trelliswork.models.parser.first_order import TreeKind
+from trelliswork.models.parser.features import ParseTokens, SecondOrderFeatures, TokenCoder
 from trelliswork.models.parser.labels import LabelModel, LabelTrainer
 from trelliswork.models.parser.scoring import TreeScorer, check_lengths, flat_heads
-from trelliswork.models.parser.second_order import Propagation, SecondOrderFeatures
+from trelliswork.models.parser.second_order import Propagation
 from trelliswork.models.parser.tags import TaggerKind, Tagging
-from trelliswork.models.parser.training import (
-    FIRST,
-    LABELS,
-    SECOND,
-    FirstOrder,
-    Judge,
-    Problem,
-    SecondOrder,
-    Stages,
-)
+from trelliswork.models.parser.training import FIRST, LABELS, SECOND, FirstOrder, Judge, Problem, SecondOrder, Stages
 from trelliswork.models.tasks import TreeParser
 
 if TYPE_CHECKING:

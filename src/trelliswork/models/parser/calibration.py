@@ -20,9 +20,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from trelliswork.models.parser.data import Gold
+from trelliswork.models.parser.data import Doubles, Gold
 from trelliswork.models.parser.features import ParseTokens
-from trelliswork.models.parser.first_order import Doubles
 from trelliswork.models.parser.labels import LabelModel, numbers_of, tempered
 from trelliswork.models.parser.scoring import (
     LEAST_SHARE,

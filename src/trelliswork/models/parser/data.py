@@ -14,14 +14,44 @@ from trelliswork.compute.padding import pad
 from trelliswork.data import Corpus
 from trelliswork.data.files import shorten
 from trelliswork.errors import ShapeError, ValueRangeError
+from trelliswork.inference.tree import Potentials, eisner, matrix_tree
+from trelliswork.inference.tree.passes import Passes
 from trelliswork.models.hmm.data import chosen_tokens
-from trelliswork.models.parser.first_order import Integers, TreeKind
 
 Sentences = Corpus | Sequence[Sequence[Any]]
 Head = int | None
 Arcs = Sequence[Sequence[Head | tuple[Head, str | None]]]
 Evidence = Sequence[Sequence[int | AbstractSet[int] | None]]
+Doubles = NDArray[np.float64]
+Integers = NDArray[np.int64]
 UNKNOWN = -1
+
+
+@dataclass(frozen=True)
+class TreeKind:
+    """Kind of trees, and the passes over them."""
+
+    projective: bool
+    single_root: bool
+
+    @property
+    def engine(self) -> Passes:
+        """``inference.tree.eisner`` or ``matrix_tree``."""
+        return eisner if self.projective else matrix_tree
+
+    def potentials(self, log_arc: Doubles, lengths: Integers) -> Potentials:
+        """Return scores as input of the engine."""
+        return Potentials(log_arc, lengths, self.single_root)
+
+
+def only_given(log_arc: Doubles, heads: Integers) -> Doubles:
+    """Return scores with -inf for the arcs that contradict the known heads (B, n)."""
+    allowed = log_arc.copy()
+    rows, words = np.nonzero(heads >= 0)
+    kept = log_arc[rows, heads[rows, words], words + 1]
+    allowed[rows, :, words + 1] = -np.inf
+    allowed[rows, heads[rows, words], words + 1] = kept
+    return allowed
 
 
 @dataclass(frozen=True)

@@ -17,16 +17,18 @@ from trelliswork.models.parser.data import (
     UNKNOWN,
     Arcs,
     Columns,
+    Doubles,
+    Integers,
     Sentences,
+    TreeKind,
     read_arcs,
     read_sentences,
     read_trees,
 )
-from trelliswork.models.parser.features import ParseTokens, TokenCoder
-from trelliswork.models.parser.first_order import ArcList, Doubles, Integers, TreeKind
+from trelliswork.models.parser.features import ParseTokens, SecondOrderFeatures, TokenCoder
+from trelliswork.models.parser.kernels.records import ArcList
 from trelliswork.models.parser.labels import LabelModel
 from trelliswork.models.parser.scoring import Beliefs, Temperatures, TreeScorer, rule_out
-from trelliswork.models.parser.second_order import SecondOrderFeatures
 from trelliswork.models.parser.tags import Taggers
 from trelliswork.models.parser.templates import FeatureSet, feature_set
 

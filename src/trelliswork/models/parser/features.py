@@ -13,20 +13,26 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from trelliswork.compute import threads
 from trelliswork.data.vocabulary import word_shape
 from trelliswork.features.brown import BrownClusters
 from trelliswork.features.hashed import hash_string
-from trelliswork.models.parser.kernels.records import Tokens
-from trelliswork.models.parser.templates import N_BITS
+from trelliswork.models.parser.data import Doubles, Integers
+from trelliswork.models.parser.kernels.arcs import arc_ids, arc_scores, score_all
+from trelliswork.models.parser.kernels.parts import part_ids, part_scores
+from trelliswork.models.parser.kernels.records import ArcList, PartList, Tokens
+from trelliswork.models.parser.templates import N_BITS, FeatureSet, Templates
 
 # Columns of ``ParseTokens.codes``.
 WORD, TAG, SECOND, PREFIX, SUFFIX = range(5)
 GROUP, DEPTH, PARTNER = 2, 3, 4  # columns of ``ParseTokens.places``; before them, numbers of verbs and marks
 SHORT = (4, 6)  # numbers of bits of a cluster that stand for a tag
+Weights = NDArray[np.float32]
 _ROOT, _END = "<root>", "<end>"
 _CLOSING = {"(": ")", "[": "]", "{": "}", "-LRB-": "-RRB-", "-LSB-": "-RSB-", "``": "''", "“": "”", "‘": "’", "«": "»",
             "„": "“", '"': '"'}  # fmt: skip
@@ -157,3 +163,75 @@ class TokenCoder:
 
     def _of_tag(self, tag: str) -> int:
         return hash_string(f"tag {tag}")
+
+
+@dataclass(frozen=True)
+class Features:
+    """Features of one kind of parts, hashed to ``2**bits`` weights."""
+
+    templates: Templates
+    bits: int
+    score_kernel: ClassVar[Any]
+    id_kernel: ClassVar[Any]
+    cost: ClassVar[int]  # multiplications that take as long as the features of one part
+    n_more: ClassVar[int] = 0  # ids per part at most, besides two for each template
+
+    @property
+    def shift(self) -> np.uint64:
+        """Number of bits to drop from a 64-bit key."""
+        return np.uint64(64 - self.bits)
+
+    def scores(self, tokens: ParseTokens, parts: ArcList | PartList, weights: Weights) -> Doubles:
+        """Return the scores (P,) of a list of parts."""
+        scores = np.empty(len(parts.heads))
+        self._run(self.score_kernel, parts, tokens, weights, scores)
+        return scores
+
+    def ids(self, tokens: ParseTokens, parts: ArcList | PartList) -> tuple[NDArray[np.uint32], NDArray[np.int32]]:
+        """Return feature ids (P, most) and the number in use of each row (P,)."""
+        P, most = len(parts.heads), 2 * len(self.templates.keys) + self.n_more
+        ids, counts = np.empty((P, most), np.uint32), np.empty(P, np.int32)
+        self._run(self.id_kernel, parts, tokens, ids, counts)
+        return ids, counts
+
+    def _run(self, kernel: Any, parts: ArcList | PartList, tokens: ParseTokens, *arrays: Any) -> None:
+        ranges = threads.cut(np.full(len(parts.heads), self.cost), least=threads.LEAST_WORK)
+        threads.run(kernel, ranges, parts, tokens.arrays, self.templates, self.shift, *arrays)
+
+
+class ArcFeatures(Features):
+    """Features of arcs."""
+
+    score_kernel, id_kernel = staticmethod(arc_scores), staticmethod(arc_ids)
+    cost = 3000
+    n_more = N_BITS
+
+    def log_arcs(self, tokens: ParseTokens, sentences: Integers, weights: NDArray[np.floating]) -> Doubles:
+        """Return the scores of all arcs (B, n+1, n+1) of the given sentences; 0 where there is no arc."""
+        lengths = tokens.lengths[sentences]
+        N = int(lengths.max()) + 1
+        log_arc = np.zeros((len(sentences), N, N))
+        ranges = threads.cut(lengths**2 * self.cost, least=threads.LEAST_WORK)
+        threads.run(score_all, ranges, sentences, tokens.arrays, self.templates, self.shift, weights, log_arc)
+        return log_arc
+
+
+class PartFeatures(Features):
+    """Features of siblings or of grandparents."""
+
+    score_kernel, id_kernel = staticmethod(part_scores), staticmethod(part_ids)
+    cost = 800
+
+
+class SecondOrderFeatures(NamedTuple):
+    """All features of a second-order model, in the order of its weights."""
+
+    arcs: ArcFeatures
+    siblings: PartFeatures
+    grandparents: PartFeatures
+
+    @classmethod
+    def of(cls, templates: FeatureSet, bits: int) -> "SecondOrderFeatures":
+        """Return the features of some templates, hashed to ``2**bits`` weights of each kind."""
+        siblings, grandparents = (PartFeatures(part, bits) for part in (templates.sibling, templates.grandparent))
+        return cls(ArcFeatures(templates.arc, bits), siblings, grandparents)

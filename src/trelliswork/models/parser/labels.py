@@ -11,9 +11,8 @@ from trelliswork.compute import threads
 from trelliswork.data import Vocabulary
 from trelliswork.learning.sgd import AveragedAdaGrad
 from trelliswork.learning.watch import Development
-from trelliswork.models.parser.data import Gold
+from trelliswork.models.parser.data import Gold, Integers
 from trelliswork.models.parser.features import ParseTokens
-from trelliswork.models.parser.first_order import Integers
 from trelliswork.models.parser.kernels.labels import arc_probabilities, train
 from trelliswork.models.parser.kernels.records import AdaGrad, ArcList, Trees
 from trelliswork.models.parser.templates import FeatureSet

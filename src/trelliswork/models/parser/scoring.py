@@ -14,10 +14,9 @@ from trelliswork.inference.tree.nearly import mixture
 from trelliswork.inference.tree.passes import Passes
 from trelliswork.inference.tree.second_order import Scores
 from trelliswork.models.hmm.data import chosen_tokens
-from trelliswork.models.parser.data import Gold
-from trelliswork.models.parser.features import ParseTokens
-from trelliswork.models.parser.first_order import Doubles, Integers, TreeKind, Weights, only_given
-from trelliswork.models.parser.second_order import Candidates, Mask, Propagation, SecondOrderFeatures, add_tree, keep
+from trelliswork.models.parser.data import Doubles, Gold, Integers, TreeKind, only_given
+from trelliswork.models.parser.features import ParseTokens, SecondOrderFeatures, Weights
+from trelliswork.models.parser.second_order import Candidates, Mask, Propagation, add_tree, keep
 
 BATCH_ARCS = 200_000  # arcs that are scored at a time
 TREE_COST, PAIR_COST = 30.0, 100.0  # operations per n^3, and per n^3 and iteration of order 2, measured

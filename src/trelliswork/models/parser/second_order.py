@@ -2,41 +2,17 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from trelliswork.inference.tree.second_order import Parts, Scores, SecondOrderResult, infer, parts
 from trelliswork.models.hmm.data import chosen_tokens
-from trelliswork.models.parser.features import ParseTokens
-from trelliswork.models.parser.first_order import ArcFeatures, ArcList, Doubles, Features, Integers, TreeKind, Weights
-from trelliswork.models.parser.kernels.parts import part_ids, part_scores
-from trelliswork.models.parser.kernels.records import PartList
-from trelliswork.models.parser.templates import FeatureSet
+from trelliswork.models.parser.data import Doubles, Integers, TreeKind
+from trelliswork.models.parser.features import ParseTokens, SecondOrderFeatures, Weights
+from trelliswork.models.parser.kernels.records import ArcList, PartList
 
 Mask = NDArray[np.bool_]
-
-
-class PartFeatures(Features):
-    """Features of siblings or of grandparents."""
-
-    score_kernel, id_kernel = staticmethod(part_scores), staticmethod(part_ids)
-    cost = 800
-
-
-class SecondOrderFeatures(NamedTuple):
-    """All features of a second-order model, in the order of its weights."""
-
-    arcs: ArcFeatures
-    siblings: PartFeatures
-    grandparents: PartFeatures
-
-    @classmethod
-    def of(cls, templates: FeatureSet, bits: int) -> "SecondOrderFeatures":
-        """Return the features of some templates, hashed to ``2**bits`` weights of each kind."""
-        siblings, grandparents = (PartFeatures(part, bits) for part in (templates.sibling, templates.grandparent))
-        return cls(ArcFeatures(templates.arc, bits), siblings, grandparents)
 
 
 @dataclass(frozen=True)

@@ -11,8 +11,7 @@ from trelliswork.learning.checkpoint import Arrays, with_prefix
 from trelliswork.learning.report import Step
 from trelliswork.models.crf import CRF
 from trelliswork.models.hmm import HMM
-from trelliswork.models.parser.data import Columns
-from trelliswork.models.parser.first_order import Integers
+from trelliswork.models.parser.data import Columns, Integers
 
 TaggerKind = Literal["crf", "hmm"]
 Model = CRF | HMM

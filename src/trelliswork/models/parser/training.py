@@ -32,13 +32,13 @@ from trelliswork.learning.report import STOPPED, FitReport, Step
 from trelliswork.learning.sgd import Parts, SparseAdaGrad
 from trelliswork.learning.watch import Development, Saved, Watch
 from trelliswork.models.hmm.data import chosen_tokens
-from trelliswork.models.parser.data import UNKNOWN, Columns, Gold
+from trelliswork.models.parser.data import UNKNOWN, Columns, Doubles, Gold, Integers, TreeKind, only_given
 from trelliswork.models.parser.features import ParseTokens
-from trelliswork.models.parser.first_order import ArcList, Doubles, Integers, TreeKind, only_given
 from trelliswork.models.parser.kernels.parts import observed_siblings
+from trelliswork.models.parser.kernels.records import ArcList, PartList
 from trelliswork.models.parser.labels import LabelTrainer
 from trelliswork.models.parser.scoring import TREE_KINDS, TreeScorer, flat_heads, prune
-from trelliswork.models.parser.second_order import Candidates, PartList, Propagation
+from trelliswork.models.parser.second_order import Candidates, Propagation
 from trelliswork.models.parser.tags import Taggers, Tagging
 
 TAGGER, FIRST, SECOND, LABELS = "tagger", "first order", "second order", "labels"
