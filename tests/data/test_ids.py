@@ -125,7 +125,7 @@ def test_wrong_sources_raise(tmp_path):
         read_ids(tmp_path / "none")
     for text in ("no file has this name", "a " * 3000):
         for source in (text, [text], [text, text]):
-            with pytest.raises(ShapeError, match=r"must be a list of words, as from split\(\)") as error:
+            with pytest.raises(ShapeError, match=r"list of words, as from split\(\), and a file a Path") as error:
                 read_ids(source)
             assert len(str(error.value)) < 300
     with pytest.raises(DataError, match="expected a directory with text files"):
