@@ -104,13 +104,13 @@ def test_the_first_step_follows_the_penalized_likelihood(cycles):
     ids = read_training(cycles, unknown=LogBilinear().unknown)
     data = contexts_of(ids.ids, ids.offsets, 1)
     first = start(len(ids.vocabulary), 1, 2, np.bincount(data[1], minlength=len(ids.vocabulary)), 0)
-    free = [t.clone().requires_grad_() for t in first.tensors()]
+    free = [t.clone().requires_grad_() for t in first]
     value = torch.nn.functional.cross_entropy(
         torch.einsum("bkd,kde->be", free[0][data[0]], free[1]) @ free[2].T + free[3],
         torch.from_numpy(data[1]), reduction="sum",
     ) + l2 * sum(t.square().sum() for t in free[:3])  # fmt: skip
     value.backward()
-    for tensor, old in zip(model._parameters_.tensors(), free, strict=True):
+    for tensor, old in zip(model._parameters_, free, strict=True):
         slope = old.grad
         clear = slope.abs() > 1e-2
         assert clear.any()
@@ -150,7 +150,7 @@ def test_a_resumed_run_equals_an_uninterrupted_one(dev, at, tmp_path, monkeypatc
     again = clone(model).fit(text, checkpoint=path, **given)
     again.save(tmp_path / "model")
     assert not path.exists()
-    for tensor, other in zip(again._parameters_.tensors(), whole._parameters_.tensors(), strict=True):
+    for tensor, other in zip(again._parameters_, whole._parameters_, strict=True):
         assert torch.equal(tensor, other)
     assert [s.value for s in again.report_.history] == [s.value for s in whole.report_.history]
     assert [s.learning_rate for s in again.report_.history] == [s.learning_rate for s in whole.report_.history]

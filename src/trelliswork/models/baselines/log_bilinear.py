@@ -121,8 +121,7 @@ class LogBilinear(LeftToRight):
         mark = self._values("max_iter")
         all_data = *data, *(held or (None, None))
         watch = watch_for(self, development, checkpoint, lambda: fingerprint(mark, *all_data), callback, max_minutes)
-        names = ("learning_rate", "l2", "batch_size", "max_iter", "seed")
-        report = train(parameters, data, watch, **{name: getattr(self, name) for name in names})
+        report = train(parameters, data, watch, self)
         self._words, self._parameters_, self.report_ = vocabulary, parameters, report
         return self
 
@@ -158,8 +157,7 @@ class LogBilinear(LeftToRight):
 
     def _state(self) -> tuple[dict[str, Any], Arrays]:
         plain = {"words": self._words.items, "unknown": self._words.unknown_word}
-        names = ("context", "mixing", "target", "bias")
-        return plain, {name: getattr(self._parameters_, name).numpy() for name in names}
+        return plain, {name: x.numpy() for name, x in self._parameters_._asdict().items()}
 
     def _restore(self, plain: dict[str, Any], arrays: Arrays) -> None:
         from trelliswork.models.baselines.log_bilinear_training import LBLParameters

@@ -7,9 +7,10 @@ contexts (one third of the tokens of English text at K = 2), each with the words
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import torch
@@ -23,27 +24,21 @@ from trelliswork.learning.watch import Saved, Watch
 from trelliswork.models.baselines.base import Tokens
 from trelliswork.models.baselines.ngrams import positions_in_sentence
 
+if TYPE_CHECKING:
+    from trelliswork.models.baselines.log_bilinear import LogBilinear
+
 _MOST = 16  # tokens of one context in one batch, so that frequent contexts do not dominate a step
 _EPSILON = 1e-8
 _SCORES = 1 << 22  # scores of words that are in memory at a time
 
 
-@dataclass
-class LBLParameters:
+class LBLParameters(NamedTuple):
     """``context`` (C, D) vectors of words before, ``mixing`` (K, D, D), ``target`` (C, D) and ``bias`` (C,)."""
 
     context: Tensor
     mixing: Tensor
     target: Tensor
     bias: Tensor
-
-    def tensors(self) -> list[Tensor]:
-        """Return all tensors."""
-        return [self.context, self.mixing, self.target, self.bias]
-
-    def copy(self) -> LBLParameters:
-        """Return a copy."""
-        return LBLParameters(*(tensor.clone() for tensor in self.tensors()))
 
     def predict(self, contexts: Tensor) -> Tensor:
         """Return the predicted vectors (B, D) of contexts (B, K)."""
@@ -88,8 +83,7 @@ class _Pieces:
     def of(cls, contexts: Tokens, words: Tokens, rng: np.random.Generator | None) -> _Pieces:
         """Group tokens by context; with ``rng`` the words of a context are split into pieces at random."""
         order = np.arange(len(words)) if rng is None else rng.permutation(len(words))
-        for k in range(contexts.shape[1]):
-            order = order[np.argsort(contexts[order, k], kind="stable")]
+        order = order[np.lexsort(contexts[order].T)]
         sorted_contexts = contexts[order]
         new = np.ones(len(words), bool)
         new[1:] = (sorted_contexts[1:] != sorted_contexts[:-1]).any(axis=1)
@@ -132,30 +126,19 @@ def log_likelihoods(p: LBLParameters, contexts: Tokens, words: Tokens) -> NDArra
     return log_p
 
 
-def train(
-    p: LBLParameters,
-    data: tuple[Tokens, Tokens],
-    watch: Watch,
-    *,
-    learning_rate: float,
-    l2: float,
-    batch_size: int,
-    max_iter: int,
-    seed: int,
-) -> FitReport:
+def train(p: LBLParameters, data: tuple[Tokens, Tokens], watch: Watch, model: LogBilinear) -> FitReport:
     """Train parameters in place by AdaGrad; they end as the best ones.
 
     After an epoch without an improvement on the development data (without such data, of training) it continues from the
     best epoch with half the rate.
     """
-    rng, rate = np.random.default_rng(seed), learning_rate
-    sums = [torch.zeros_like(tensor) for tensor in p.tensors()]
-    report = FitReport(False, f"{max_iter} epochs", np.nan)
-    best, best_value, worse = p.copy(), -np.inf, 0
-    groups = {"now": p.tensors(), "best": best.tensors(), "sums": sums}
+    rng, adagrad = np.random.default_rng(model.seed), torch.optim.Adagrad(p, lr=model.learning_rate, eps=_EPSILON)
+    report, options = FitReport(False, f"{model.max_iter} epochs", np.nan), adagrad.param_groups[0]
+    best, best_value, worse = [x.clone() for x in p], -np.inf, 0
+    groups = {"now": p, "best": best, "sums": [adagrad.state[x]["sum"] for x in p]}
 
     def state() -> Saved:
-        plain = {"rng": rng.bit_generator.state, "rate": rate, "best_value": best_value, "worse": worse}
+        plain = {"rng": rng.bit_generator.state, "rate": options["lr"], "best_value": best_value, "worse": worse}
         arrays = {f"{name}.{k}": x.numpy() for name, group in groups.items() for k, x in enumerate(group)}
         return plain | {"history": report.steps()}, arrays
 
@@ -163,7 +146,7 @@ def train(
     if saved is not None:
         plain, arrays = saved
         rng.bit_generator.state = plain["rng"]
-        rate, best_value, worse = plain["rate"], plain["best_value"], plain["worse"]
+        options["lr"], best_value, worse = plain["rate"], plain["best_value"], plain["worse"]
         report.resume(plain["history"])
         for name, group in groups.items():
             _copy(group, [torch.from_numpy(arrays[f"{name}.{k}"]) for k in range(len(group))])
@@ -173,27 +156,27 @@ def train(
             report.reason, report.converged = f"no better likelihood for {worse} epochs", True
             break
         iteration = report.n_iter + 1
-        if iteration > max_iter:
+        if iteration > model.max_iter:
             break
         total = 0.0
         with one_thread():  # so that results do not depend on the number of threads
-            for batch in _Pieces.of(*data, rng).batches(batch_size, rng):
+            for batch in _Pieces.of(*data, rng).batches(model.batch_size, rng):
                 n = len(batch[3])
-                for tensor in p.tensors():
-                    tensor.requires_grad_()
+                for x in p:
+                    x.requires_grad_()
                 log_p = log_likelihood(p, *batch)
-                squares = torch.stack([tensor.square().sum() for tensor in p.tensors()[:3]]).sum()
-                slopes = torch.autograd.grad((l2 * n / n_tokens * squares - log_p) / n, p.tensors())
+                squares = torch.stack([x.square().sum() for x in p[:3]]).sum()
+                slopes = torch.autograd.grad((model.l2 * n / n_tokens * squares - log_p) / n, p)
                 total += log_p.item()
-                for x, g, s in zip(p.tensors(), slopes, sums, strict=True):
+                for x, slope in zip(p, slopes, strict=True):
                     x.requires_grad_(False)
-                    s.addcmul_(g, g)
-                    x.addcdiv_(g, s.sqrt().add_(_EPSILON), value=-rate)
+                    x.grad = slope
+                adagrad.step()
         step = Step(
             iteration,
             -total / n_tokens,
             seconds=time.perf_counter() - started,
-            learning_rate=rate,
+            learning_rate=options["lr"],
             n_tokens=iteration * n_tokens,
         )
         report.add(step)
@@ -201,20 +184,20 @@ def train(
         value = total / n_tokens if measured is None else measured
         if value > best_value:
             best_value, worse = value, 0
-            _copy(best.tensors(), p.tensors())
+            _copy(best, p)
         else:
-            worse, rate = worse + 1, rate / 2
-            _copy(p.tensors(), best.tensors())
+            worse, options["lr"] = worse + 1, options["lr"] / 2
+            _copy(p, best)
         reason = watch.after(step, {}, state)
         if reason is not None:
             report.reason, report.converged = reason, not watch.interrupted
             break
     watch.finish({}, report)
-    _copy(p.tensors(), best.tensors())
+    _copy(p, best)
     report.value = report.history[max(report.n_iter - worse, 1) - 1].value
     return report
 
 
-def _copy(targets: list[Tensor], sources: list[Tensor]) -> None:
+def _copy(targets: Iterable[Tensor], sources: Iterable[Tensor]) -> None:
     for target, source in zip(targets, sources, strict=True):
         target.copy_(source)
