@@ -30,9 +30,8 @@ from trelliswork.learning.evaluation import SharedEvaluation
 from trelliswork.models.crf import composites
 from trelliswork.models.crf.composites import Composites
 from trelliswork.models.crf.kernels import edges, objective
-from trelliswork.models.crf.kernels.beams import BeamGradient
 from trelliswork.models.crf.kernels.edges import EdgeFeatures
-from trelliswork.models.crf.kernels.objective import FeatureWeights, Sentences, Sums
+from trelliswork.models.crf.kernels.objective import FeatureWeights, Gradient, Losses, Sentences
 from trelliswork.models.crf.layout import (
     Allowed,
     ChainWeights,
@@ -74,10 +73,10 @@ class GradientSums:
         self._counts = np.empty((n_slots, *counts_shape))
         self._narrow_labels = layout.labels[layout.narrow_features]
 
-    def slot(self, k: int) -> BeamGradient:
+    def slot(self, k: int) -> Gradient:
         """Return one of the sums as the kernels take it."""
         state = FeatureWeights(self._wide[k], self._narrow[k], self._narrow_labels)
-        return BeamGradient(state, self._edges[k], self._counts[k])
+        return Gradient(state, self._edges[k], self._counts[k])
 
     def clear(self, k: int) -> None:
         """Set one of the sums to zero."""
@@ -142,30 +141,22 @@ class ChainObjective:
                 self._gradient.clear(0)
             most = max(1, BATCH_EDGES // self.layout.n_labels**2)
             return sum(self._batch(part, *some, w) for some in batches(np.diff(part.sentences.offsets), most))
-        sentences, tokens = part.sentences, part.tokens.arrays
-        transitions = w.potentials.transitions
-        loss, safe = np.zeros(len(sentences.weight)), np.ones(len(sentences.weight), bool)
+        losses = Losses(np.zeros(len(part.numbers)), np.ones(len(part.numbers), bool))
+        inputs = part.sentences, part.tokens.arrays, w.arrays, w.labels, w.potentials.transitions
+        kernel = objective.lane_loss_gradient if part.by_lane else objective.loss_gradient
         slot = {start: k for k, (start, _) in enumerate(part.ranges)}
 
         def work(start: int, stop: int) -> None:
             k = slot[start]
             if k >= used:
                 self._gradient.clear(k)
-            if start == stop:  # no sentences
-                return
-            gradient, _, counts = self._gradient.slot(k)
-            sums = Sums(counts[None], loss, safe)
-            if part.by_lane:
-                objective.lane_loss_gradient(
-                    start, stop, sentences, tokens, w.arrays, w.labels, transitions, gradient, sums
-                )
-            else:
-                objective.loss_gradient(start, stop, sentences, tokens, w.arrays, w.labels, transitions, gradient, sums)
+            if start < stop:
+                kernel(start, stop, *inputs, self._gradient.slot(k), losses)
 
         threads.run(work, part.ranges)
-        for s in np.flatnonzero(~safe).tolist():
-            loss[s] = self._batch(part, s, s + 1, w)
-        return float(loss.sum())
+        for s in np.flatnonzero(~losses.safe).tolist():
+            losses.loss[s] = self._batch(part, s, s + 1, w)
+        return float(losses.loss.sum())
 
     def _batch(self, part: "_Part", first: int, last: int, w: ChainWeights) -> float:
         """Return the loss of some sentences, as potentials; add their gradient to the first sums.
@@ -175,12 +166,20 @@ class ChainObjective:
         sentences = part.sentences
         at, weight = slice(sentences.offsets[first], sentences.offsets[last]), sentences.weight[first:last]
         ids = sentences.extra_ids[at]
+        gold = sentences.gold[at]
         batch = Batch(first, last, part.tokens, w, sentences.extra[ids] if len(ids) else 0)
-        log_z, scores = batch.add(sentences.gold[at], weight, self._gradient.slot(0))
+        p, residual, gradient = batch.potentials, np.zeros_like(batch.scores), self._gradient.slot(0)
+        log_z, expected = chain.expectations(p, edges=batch.by_position, counts=not batch.by_position)
         if not log_z.min() > -np.inf:
             number = part.numbers[first + int(log_z.argmin())]
             raise ImpossibleError(f"sentence {number}: no labeling agrees with its labels and the scheme.")
-        return float(weight @ (log_z - scores))
+        assert expected.marginals is not None
+        marginals = unpad(expected.marginals, p.lengths)
+        residual[:, : self.layout.n_labels] = np.repeat(weight, p.lengths)[:, None] * marginals
+        pairs = None if expected.edges is None else (weight[:, None, None, None] * expected.edges).astype(np.float32)
+        if expected.counts is not None:
+            gradient.counts[...] += np.tensordot(weight, expected.counts, 1)
+        return float(weight @ (log_z - batch.add(residual, pairs, gold, weight, gradient)))
 
 
 class Batch:
@@ -190,34 +189,27 @@ class Batch:
         self._tokens, self._ranges = tokens, list(pairwise(tokens.offsets[first : last + 1].tolist()))
         self._start, stop, S = self._ranges[0][0], self._ranges[-1][1], w.n_labels
         lengths = np.diff(tokens.offsets[first : last + 1])
-        self._scores = tokens.scores(w, self._start, stop)
-        self._scores[tokens.offsets[first:last] - self._start] += w.start
-        self._scores[tokens.offsets[first + 1 : last + 1] - self._start - 1] += w.end
-        self._scores += extra
+        self.scores = tokens.scores(w, self._start, stop)
+        self.scores[tokens.offsets[first:last] - self._start] += w.start
+        self.scores[tokens.offsets[first + 1 : last + 1] - self._start - 1] += w.end
+        self.scores += extra
         self._features = EdgeFeatures(*tokens.edge_arrays, *w.edge_arrays)
-        self._by_position = len(self._features.ptr) > 1 and lengths.max() > 1  # whether transitions depend on it
+        self.by_position = len(self._features.ptr) > 1 and lengths.max() > 1  # whether transitions depend on it
         transitions: Floats = w.log_transition
-        if self._by_position:
+        if self.by_position:
             transitions = np.zeros((len(lengths), lengths.max() - 1, S, S), np.float32)
             for b, (start, end) in enumerate(self._ranges):
                 edges.edge_scores(start, end, self._features, w.log_transition, transitions[b])
-        self._potentials = chain.chain_potentials(pad(self._scores[:, :S], lengths), transitions, lengths)
+        self.potentials = chain.chain_potentials(pad(self.scores[:, :S], lengths), transitions, lengths)
 
-    def add(self, gold: Ids, weight: Floats, gradient: BeamGradient) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Add the weighted gradient; return log Z (B,) and the scores (B,) of the gold labels.
+    def add(
+        self, residual: Floats, pairs: Floats | None, gold: Ids, weight: Floats, gradient: Gradient
+    ) -> NDArray[np.float64]:
+        """Add weighted marginals (n_tokens, Sw) and, unless they are in ``counts``, pairs (B, T-1, S, S), less gold.
 
-        A sentence whose gold labels are -1 has no labeling to be compared with.
+        ``weight`` (B,) are those of the sentences. Return the scores (B,) of the gold labels; a sentence whose gold
+        labels are -1 has none, and the score 0.
         """
-        p, residual = self._potentials, np.zeros_like(self._scores)
-        log_z, expected = chain.expectations(p, edges=self._by_position, counts=not self._by_position)
-        known = pad(gold, p.lengths).astype(np.int64)
-        scores = np.where(known[:, 0] >= 0, chain.score(p, np.maximum(known, 0)), 0.0)
-        assert expected.marginals is not None
-        marginals = unpad(expected.marginals, p.lengths)
-        residual[:, : p.log_unary.shape[2]] = np.repeat(weight, p.lengths)[:, None] * marginals
-        pairs = None if expected.edges is None else (weight[:, None, None, None] * expected.edges).astype(np.float32)
-        if expected.counts is not None:
-            gradient.counts[...] += np.tensordot(weight, expected.counts, 1)
         for b, (start, end) in enumerate(self._ranges):
             here = slice(start - self._start, end - self._start)
             y, steps = gold[here], np.arange(end - start)
@@ -230,7 +222,8 @@ class Batch:
             if pairs is not None:
                 edges.edge_scatter(start, end, self._features, pairs[b], gradient.edges, gradient.counts)
         objective.scatter(self._start, self._ranges[-1][1], residual, 0, self._tokens.arrays, gradient.state)
-        return log_z, scores
+        known = pad(gold, self.potentials.lengths).astype(np.int64)
+        return np.where(known[:, 0] >= 0, chain.score(self.potentials, np.maximum(known, 0)), 0.0)
 
 
 class _Part:

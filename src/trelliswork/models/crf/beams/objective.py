@@ -30,9 +30,10 @@ from trelliswork.models.crf.beams.layout import SparseWeights, Structure
 from trelliswork.models.crf.beams.response import Contribution, Response, neutral_factors
 from trelliswork.models.crf.beams.rest import NO_REST, Completed, exact_pass
 from trelliswork.models.crf.kernels import beams, held_beams, objective
-from trelliswork.models.crf.kernels.beams import BeamSentences, BeamSums, ChainScores
+from trelliswork.models.crf.kernels.beams import BeamSentences, ChainScores
 from trelliswork.models.crf.kernels.edges import EdgeFeatures
 from trelliswork.models.crf.kernels.held_beams import Held, Masses
+from trelliswork.models.crf.kernels.objective import Losses
 from trelliswork.models.crf.layout import (
     Allowed,
     ChainWeights,
@@ -216,7 +217,7 @@ class BeamObjective:
         w = self._weights(weights)
         limit = np.float32(LIMIT[np.dtype(np.float32)])
         held = Held(self.sets, self._rest, self._factors)
-        sums = BeamSums(np.zeros(len(self._alpha)), np.ones(len(self._alpha), bool))
+        losses = Losses(np.zeros(len(self._alpha)), np.ones(len(self._alpha), bool))
         slot = {start: k for k, (start, _) in enumerate(self._ranges)}
         tokens, sentences = self._tokens.arrays, self._sentences
         scores = None if isinstance(w, SparseWeights) else _chain_scores(w, self._tokens)
@@ -230,14 +231,14 @@ class BeamObjective:
             if start == stop:  # no sentences
                 return
             if isinstance(w, SparseWeights):
-                beams.sparse(start, stop, sentences, tokens, w.entry_scores, self.sets, limit, gradient, sums)
+                beams.sparse(start, stop, sentences, tokens, w.entry_scores, self.sets, limit, gradient, losses)
             else:
-                held_beams.loss_gradient(start, stop, sentences, tokens, scores, held, limit, gradient, masses, sums)
+                held_beams.loss_gradient(start, stop, sentences, tokens, scores, held, limit, gradient, masses, losses)
 
         threads.run(work, self._ranges)
-        for n in np.flatnonzero(~sums.safe).tolist():
-            sums.loss[n] = self._in_log_space(n, w)
-        return float(sums.loss.sum())
+        for n in np.flatnonzero(~losses.safe).tolist():
+            losses.loss[n] = self._in_log_space(n, w)
+        return float(losses.loss.sum())
 
     def _total_masses(self) -> Masses:
         return Masses(*whole.summed(*(part.sum(axis=0) for part in self._masses)))
@@ -253,30 +254,34 @@ class BeamObjective:
 
     def _in_log_space(self, n: int, w: LaidOut) -> float:
         """Return the loss of a sentence that underflows; add its gradient to the first sums."""
-        start, stop = self._tokens.offsets[n], self._tokens.offsets[n + 1]
-        gold, weight, gradient = self._gold[start:stop], float(self._alpha[n]), self._gradient.slot(0)
-        inside = members(self.sets, int(start), int(stop), self.n_states)
+        start, stop = int(self._tokens.offsets[n]), int(self._tokens.offsets[n + 1])
+        S, T, gold, weight = self.n_states, stop - start, self._gold[start:stop], float(self._alpha[n])
+        gradient, inside = self._gradient.slot(0), members(self.sets, start, stop, S)
+        choice, counts, pairs = Choice(gold, self.beam.rule, False), gradient.counts.reshape(-1), np.empty(0)
         if isinstance(w, ChainWeights):
-            extra = np.zeros((len(gold), self.layout.padded_labels), np.float32)
-            extra[:, : self.n_states][~inside] = -np.inf
-            log_zs, scores = Batch(n, n + 1, self._tokens, w, extra).add(gold, self._alpha[n : n + 1], gradient)
-            log_z, score = log_zs[0], scores[0]
+            batch = Batch(n, n + 1, self._tokens, w)
+            if batch.by_position:
+                counts, pairs = np.empty(0), np.zeros((T - 1) * S * S)
+            result = log_space(log_chain(batch.potentials, 0), choice, inside, weight, counts, pairs)
+            residual = np.zeros_like(batch.scores)
+            residual[:, :S] = result.marginals
+            square = pairs.reshape(1, T - 1, S, S).astype(np.float32) if pairs.size else None
+            score = batch.add(residual, square, gold, self._alpha[n : n + 1], gradient)[0]
         else:
-            out, emits, at = self._tokens.scores(w, start, stop), w.entry_scores.entries.emits, np.arange(len(gold))
-            p = w.chain(out[None, :, : w.n_labels], np.array([len(gold)]))
+            out, emits = self._tokens.scores(w, start, stop), w.entry_scores.entries.emits
+            p = w.chain(out[None, :, : w.n_labels], np.array([T]))
             entry, labels = self._entry[start + 1 : stop], emits[gold]
-            score = float(out[at, labels].sum(dtype=np.float64))
+            score = float(out[np.arange(T), labels].sum(dtype=np.float64))
             score += float(p.log_weights[entry].sum(dtype=np.float64) + p.log_start[gold[0]] + p.log_end[gold[-1]])
-            choice = Choice(gold, self.beam.rule, False)
-            result = log_space(log_chain(p, 0), choice, inside, weight, gradient.counts, np.empty(0))
-            residual, log_z = np.zeros_like(out), result.log_z
+            result = log_space(log_chain(p, 0), choice, inside, weight, counts, pairs)
+            residual = np.zeros_like(out)
             np.add.at(residual.T, emits, result.marginals.T.astype(np.float32))
-            residual[at, labels] -= weight
+            residual[np.arange(T), labels] -= weight
             np.subtract.at(gradient.counts, entry, weight)
             objective.scatter(start, stop, residual, 0, self._tokens.arrays, gradient.state)
         if not score > -np.inf:
             raise ImpossibleError(f"sentence {self._numbers[n]}: its labels are impossible under the scheme.")
-        return float(weight * (log_z - score))
+        return float(weight * (result.log_z - score))
 
 
 def _chain_scores(w: ChainWeights, tokens: ScoredTokens) -> ChainScores:

@@ -10,11 +10,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from trelliswork.compute.jit import helper, kernel
-from trelliswork.compute.simd import add, get, lanes, load, put, spread, store
-from trelliswork.compute.simd import multiply_add as fma
+from trelliswork.compute.simd import get, lanes, put
 from trelliswork.inference.chain.beam.kernels.forward_backward import make_space, marginals, within
 from trelliswork.inference.chain.beam.kernels.records import Safety, Sequence
-from trelliswork.models.crf.kernels.objective import scores
+from trelliswork.models.crf.kernels.objective import scatter, scores
 
 
 class BeamSentences(NamedTuple):
@@ -48,46 +47,23 @@ class EntryScores(NamedTuple):
     n_labels: int
 
 
-class BeamGradient(NamedTuple):
-    """Sums of expected minus observed features."""
-
-    state: Any  # FeatureWeights
-    edges: Any  # (n_edge_features,)
-    counts: Any  # (S, S) or (n_entries,) float64: transitions
-
-
-class BeamSums(NamedTuple):
-    """Outputs besides the gradient."""
-
-    loss: Any  # (n_sentences,)
-    safe: Any  # (n_sentences,) False for sentences that underflow: they add nothing
-
-
 @helper
 def add_row(i, residual, labels, first, n, tokens, gradient):
     """Add the residual (Sw,) of token i to the gradient; only labels[first : first + n] of it are not zero."""
     wide_ptr, wide_ids, wide_values, narrow_ptr, narrow_ids, narrow_values = tokens
     wide, narrow, narrow_labels = gradient
-    Sw, W = wide.shape[1], lanes(wide)
-    few = 2 * n < Sw // W  # then single numbers cost less than whole rows
+    Sw, one = wide.shape[1], wide.dtype.type(1)
+    if 2 * n >= Sw // lanes(wide):  # then whole rows cost less than single numbers
+        scatter(i, i + 1, residual, 0, tokens, gradient)
+        return
     for at in range(wide_ptr[i], wide_ptr[i + 1]):
-        row = np.int64(wide_ids[at]) * Sw
-        value = wide_values[at] if wide_values.size else wide.dtype.type(1)
-        if few:
-            for k in range(n):
-                j = get(labels, first + k)
-                put(wide, row + j, get(wide, row + j) + value * get(residual, j))
-        elif wide_values.size:
-            by = spread(wide, value)
-            for k in range(0, Sw, W):
-                store(wide, row + k, fma(load(residual, k), by, load(wide, row + k)))
-        else:
-            for k in range(0, Sw, W):
-                store(wide, row + k, add(load(residual, k), load(wide, row + k)))
+        row, value = np.int64(wide_ids[at]) * Sw, wide_values[at] if wide_values.size else one
+        for k in range(n):
+            j = get(labels, first + k)
+            put(wide, row + j, get(wide, row + j) + value * get(residual, j))
     for at in range(narrow_ptr[i], narrow_ptr[i + 1]):
         f = narrow_ids[at]
-        value = narrow_values[at] if narrow_values.size else narrow.dtype.type(1)
-        narrow[f] += residual[narrow_labels[f]] * value
+        narrow[f] += residual[narrow_labels[f]] * (narrow_values[at] if narrow_values.size else one)
 
 
 @helper
@@ -101,16 +77,16 @@ def feature_of(edges, attribute, pair, n_pairs):
 
 
 @kernel(allocates=True)
-def sparse(start, stop, sentences, tokens, weights, sets, limit, gradient, sums):
+def sparse(start, stop, sentences, tokens, weights, sets, limit, gradient, losses):
     """Add loss and gradient for sparse transitions within ``sets`` (a ``BeamSets``); mark unsafe sentences."""
     offsets, gold, weight, entry = sentences
     entries, emits, log_values, wide = weights.entries, weights.entries.emits, weights.log_values, weights.state.wide
-    state_gradient, _, counts = gradient
+    counts = gradient.counts
     S, L, Sw, dtype = emits.size, weights.n_labels, wide.shape[1], wide.dtype
     longest = offsets[start + 1] - offsets[start]
     log_unary = np.empty((longest, Sw), dtype)
     s = make_space(longest, S, L, False, False, True, wide)
-    residual, labels = np.zeros(Sw, dtype), np.arange(L, dtype=np.int32)
+    residual = np.zeros(Sw, dtype)
     ptr, states, alpha = s.ptr, s.states, s.alpha
     for n in range(start, stop):
         first, T = offsets[n], offsets[n + 1] - offsets[n]
@@ -118,7 +94,7 @@ def sparse(start, stop, sentences, tokens, weights, sets, limit, gradient, sums)
         sequence = Sequence(0, T, L, first, log_unary, 0, Sw)
         log_z = within(sequence, entries, sets, s)
         safe = log_z > -np.inf and marginals(sequence, entries, Safety(limit, True), weight[n], counts, s)
-        sums.safe[n] = safe
+        losses.safe[n] = safe
         if not safe:
             continue
         score = np.float64(weights.log_start[gold[first]]) + np.float64(weights.log_end[gold[first + T - 1]])
@@ -131,8 +107,8 @@ def sparse(start, stop, sentences, tokens, weights, sets, limit, gradient, sums)
                 put(residual, j, get(residual, j) + get(alpha, k))
             residual[emits[y]] -= weight[n]
             score += log_unary[t, emits[y]]
-            add_row(i, residual, labels, 0, L, tokens, state_gradient)
+            scatter(i, i + 1, residual, 0, tokens, gradient.state)
             if t > 0:
                 score += log_values[entry[i]]
                 counts[entry[i]] -= weight[n]
-        sums.loss[n] = weight[n] * (log_z - score)
+        losses.loss[n] = weight[n] * (log_z - score)

@@ -123,13 +123,14 @@ def _edge_block(weights, token, states, step, block):
 
 
 @helper
-def _pair_score(edges, log_transition, token, pair):
-    """Return the score of one pair of labels into a token."""
-    score = np.float64(get(log_transition, pair))
+def _subtract_gold_edges(edges, token, pair, n_pairs, by_sentence, gradient):
+    """Subtract the gold pair of labels from the gradient of edge features; return their score."""
+    score = 0.0
     for e in range(edges.token_ptr[token], edges.token_ptr[token + 1]):
-        f = feature_of(edges, edges.ids[e], pair, log_transition.size)
+        f = feature_of(edges, edges.ids[e], pair, n_pairs)
         if f >= 0:
             score += edges.weights[f]
+            gradient[f] -= by_sentence
     return score
 
 
@@ -186,7 +187,7 @@ def _rest_row(token, states, here, n, width, rest, factors, unshifted, block, at
 
 
 @kernel(allocates=True)
-def loss_gradient(start, stop, sentences, tokens, weights, held, limit, gradient, masses, sums):
+def loss_gradient(start, stop, sentences, tokens, weights, held, limit, gradient, masses, losses):
     """Add loss and gradient of the sentences ``start`` to ``stop``; mark those that are not safe.
 
     With a rest, ``masses`` (a ``Masses``) receives the weighted probability of what each factor multiplies.
@@ -245,7 +246,7 @@ def loss_gradient(start, stop, sentences, tokens, weights, held, limit, gradient
                 _rest_row(i, states, here, n, width, rest, factors, unshifted, block, to)
         log_z += forward(T, s)
         safe = log_z > -np.inf and backward(T, s, limit, by_sentence)
-        sums.safe[sentence] = safe
+        losses.safe[sentence] = safe
         if not safe:
             continue
         for t in range(T):
@@ -269,13 +270,8 @@ def loss_gradient(start, stop, sentences, tokens, weights, held, limit, gradient
                 both_mass[0] += _add_rests(step, states, block, alpha, ahead, by_sentence, row_mass, column_mass)
             _add_transitions(step, states, block, alpha, ahead, by_sentence, counts)
             put(counts, pair, get(counts, pair) - by_sentence)
-            if not use_edges:
-                score += get(log_transition, pair)
-                continue
-            score += _pair_score(edges, log_transition, i, pair)
-            _add_edges(edges, i, step, S, states, block, alpha, ahead, by_sentence, edge_gradient)
-            for e in range(edges.token_ptr[i], edges.token_ptr[i + 1]):
-                f = feature_of(edges, edges.ids[e], pair, S * S)
-                if f >= 0:
-                    edge_gradient[f] -= by_sentence
-        sums.loss[sentence] = by_sentence * (log_z - score)
+            score += get(log_transition, pair)
+            if use_edges:
+                _add_edges(edges, i, step, S, states, block, alpha, ahead, by_sentence, edge_gradient)
+                score += _subtract_gold_edges(edges, i, pair, S * S, by_sentence, edge_gradient)
+        losses.loss[sentence] = by_sentence * (log_z - score)

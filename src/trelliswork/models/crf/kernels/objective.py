@@ -83,12 +83,19 @@ class Sentences(NamedTuple):
     extra_ids: Any  # (n_tokens,) or empty
 
 
-class Sums(NamedTuple):
-    """Outputs of an objective besides the gradient of the state features; an unsafe sentence adds nothing."""
+class Gradient(NamedTuple):
+    """Sums of expected minus observed features."""
 
-    counts: Any  # (1, S, S) float64: receives expected minus observed transitions
+    state: Any  # FeatureWeights
+    edges: Any  # (n_edge_features,)
+    counts: Any  # (S, S) or (n_entries,) float64: transitions
+
+
+class Losses(NamedTuple):
+    """Outputs by sentence."""
+
     loss: Any  # (n_sentences,)
-    safe: Any  # (n_sentences,) False for sentences that underflow
+    safe: Any  # (n_sentences,) False for sentences that underflow: they add nothing
 
 
 @helper
@@ -223,14 +230,14 @@ def _step_scores(labels, transitions):
 
 
 @kernel(allocates=True)
-def loss_gradient(start, stop, sentences, tokens, weights, labels, transitions, gradient, sums):
+def loss_gradient(start, stop, sentences, tokens, weights, labels, transitions, gradient, losses):
     """Add loss and gradient of the sentences ``start`` to ``stop``, longest first; mark those that underflow.
 
     ``labels`` are the LabelScores, ``transitions`` the exponentiated transitions of the chain kernels.
     """
     offsets, weight = sentences.offsets, sentences.weight
-    counts, loss, safe = sums
-    log_transition = _step_scores(labels, transitions)
+    loss, safe = losses
+    log_transition, counts = _step_scores(labels, transitions), gradient.counts.reshape((1, *gradient.counts.shape))
     Sp, Sw, dtype = transitions.matrix.shape[0], labels.start.size, weights.wide.dtype
     longest = offsets[start + 1] - offsets[start]
     log_unary = np.empty((ROWS, longest, Sw), dtype)
@@ -261,7 +268,7 @@ def loss_gradient(start, stop, sentences, tokens, weights, labels, transitions, 
             if good[r]:
                 score = gold_score(s, sentences, log_unary[r], log_transition)
                 subtract_gold(s, sentences, marginals[r], counts[0])
-                scatter(offsets[s], offsets[s + 1], marginals, r * longest * Sw, tokens, gradient)
+                scatter(offsets[s], offsets[s + 1], marginals, r * longest * Sw, tokens, gradient.state)
                 loss[s] = weight[s] * (log_z[r] - score)
 
 
@@ -352,7 +359,7 @@ class SentenceLanes(NamedTuple):
 
 
 @kernel(allocates=True)
-def lane_loss_gradient(start, stop, sentences, tokens, weights, labels, transitions, gradient, sums):
+def lane_loss_gradient(start, stop, sentences, tokens, weights, labels, transitions, gradient, losses):
     """Add loss and gradient with one sentence per lane: faster for few labels and similar lengths."""
     wide, S, Sw = weights.wide, len(labels.log_transition), labels.start.size
     longest, L = sentences.offsets[start + 1] - sentences.offsets[start], 2 * lanes(wide)
@@ -360,8 +367,8 @@ def lane_loss_gradient(start, stop, sentences, tokens, weights, labels, transiti
     source = SentenceLanes(
         sentences.offsets, sentences.weight, np.zeros(L), sentences, tokens, weights, labels,
         _step_scores(labels, transitions), aligned(L * longest * Sw, wide).reshape(L, longest, Sw),
-        aligned(Sw * L, wide).reshape(Sw, L), np.zeros(L, wide.dtype), np.zeros(L), gradient, sums.counts[0],
+        aligned(Sw * L, wide).reshape(Sw, L), np.zeros(L, wide.dtype), np.zeros(L), gradient.state, gradient.counts,
     )  # fmt: skip
     ones, matrix = np.ones(Sw, wide.dtype), transitions.matrix
     steps = LaneSteps(ones, ones, matrix[:S, :S].copy(), matrix[:S4, :S4].copy(), transitions.log_shift)
-    forward_backward(start, stop, source, steps, sums.counts[0], sums.loss, sums.safe)
+    forward_backward(start, stop, source, steps, gradient.counts, losses.loss, losses.safe)
