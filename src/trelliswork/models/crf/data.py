@@ -19,7 +19,6 @@ from trelliswork.learning import whole
 from trelliswork.learning.checkpoint import fingerprint
 from trelliswork.models.crf.beams.layout import Structure, observed_ngrams
 from trelliswork.models.crf.layout import Allowed, FeatureLayout, Labeling, Tokens
-from trelliswork.models.crf.scoring import tokens_of, tokens_with_vectors
 from trelliswork.models.evidence import Labels, names_of
 
 
@@ -70,7 +69,7 @@ def prepare(
     allowed = allowed_by(labels, scheme)
     if allowed is not None:
         check_scheme(y, labels, allowed, scheme)
-    tokens = tokens_of(attributes)
+    tokens = Tokens.of(attributes)
     if layout is None:
         sizes = (attributes.n_attributes, len(labels), 0 if attributes.edges is None else attributes.edges.n_attributes)
         all_pairs = feature_set in ("all", "all-states")
@@ -79,7 +78,7 @@ def prepare(
             layout = replace(layout, transitions=np.arange(len(labels) ** 2))
         elif feature_set == "all-states":
             layout = replace(layout, transitions=FeatureLayout.observed(tokens, labeling, *sizes).transitions)
-    tokens, layout = tokens_with_vectors(attributes), layout.for_data(attributes)
+    tokens, layout = Tokens.with_vectors(attributes), layout.for_data(attributes)
     structure = None
     if order > 1:
         structure = _structure(tokens, labeling, layout, order)

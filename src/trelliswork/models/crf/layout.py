@@ -265,6 +265,28 @@ class Tokens:
     values: NDArray[np.float32] | None = None
     edges: "Tokens | None" = None
 
+    @classmethod
+    def of(cls, attributes: Attributes) -> Self:
+        """Return attributes as plain arrays."""
+        edges = None if attributes.edges is None else cls.of(attributes.edges)
+        return cls(attributes.offsets, attributes.token_ptr, attributes.ids, attributes.values, edges)
+
+    @classmethod
+    def with_vectors(cls, attributes: Attributes) -> Self:
+        """Return attributes as plain arrays, with those of words at the places of vectors (see `FeatureLayout`)."""
+        tokens, dense = cls.of(attributes), attributes.dense
+        if dense is None:
+            return tokens
+        places = np.arange(len(dense.rows))[:, None]
+        ids = attributes.n_attributes + dense.rows + places * len(dense.vectors)
+        known = dense.rows >= 0
+        n_own, n_more = np.diff(tokens.token_ptr), known.sum(axis=0)
+        token_ptr = np.concatenate([[0], np.cumsum(n_own + n_more)])
+        merged = np.empty(token_ptr[-1], np.int32)
+        merged[np.repeat(token_ptr[:-1], n_own) + counting(n_own)] = tokens.ids
+        merged[np.repeat(token_ptr[:-1] + n_own, n_more) + counting(n_more)] = ids.T[known.T]
+        return replace(tokens, token_ptr=token_ptr, ids=merged, values=None)
+
     @property
     def given_values(self) -> NDArray[np.float32]:
         """The values as the kernels take them, none if all are 1."""

@@ -16,7 +16,7 @@ from trelliswork.inference.chain.queries import Scores
 from trelliswork.models.crf.beams.layout import SparseWeights, Structure
 from trelliswork.models.crf.kernels.edges import EdgeFeatures, edge_scores
 from trelliswork.models.crf.kernels.layout import AttributeRows, attribute_scores
-from trelliswork.models.crf.layout import Allowed, ChainWeights, FeatureLayout, Floats, Tokens, counting
+from trelliswork.models.crf.layout import Allowed, ChainWeights, FeatureLayout, Floats, Tokens
 
 LaidOut = ChainWeights | SparseWeights
 BATCH_TOKENS = 20_000  # maximum number of tokens that are decoded together
@@ -44,28 +44,6 @@ def check_overflow(scores: NDArray[np.floating], values: object = None) -> None:
         )
 
 
-def tokens_of(attributes: Attributes) -> Tokens:
-    """Return attributes as plain arrays."""
-    edges = None if attributes.edges is None else tokens_of(attributes.edges)
-    return Tokens(attributes.offsets, attributes.token_ptr, attributes.ids, attributes.values, edges)
-
-
-def tokens_with_vectors(attributes: Attributes) -> Tokens:
-    """Return attributes as plain arrays, with those of words at the places of vectors (see `FeatureLayout`)."""
-    tokens, dense = tokens_of(attributes), attributes.dense
-    if dense is None:
-        return tokens
-    places = np.arange(len(dense.rows))[:, None]
-    ids = attributes.n_attributes + dense.rows + places * len(dense.vectors)
-    known = dense.rows >= 0
-    n_own, n_more = np.diff(tokens.token_ptr), known.sum(axis=0)
-    token_ptr = np.concatenate([[0], np.cumsum(n_own + n_more)])
-    merged = np.empty(token_ptr[-1], np.int32)
-    merged[np.repeat(token_ptr[:-1], n_own) + counting(n_own)] = tokens.ids
-    merged[np.repeat(token_ptr[:-1] + n_own, n_more) + counting(n_more)] = ids.T[known.T]
-    return Tokens(tokens.offsets, token_ptr, merged, None, tokens.edges)
-
-
 class Scorer:
     """Sentences to be scored under one layout, with one or several weight vectors."""
 
@@ -80,7 +58,7 @@ class Scorer:
         cls, attributes: Attributes, layout: FeatureLayout, allowed: Allowed | None, structure: Structure | None = None
     ) -> Self:
         """Return the scorer of sentences by their attributes."""
-        return cls(tokens_with_vectors(attributes), layout.for_data(attributes), allowed, structure)
+        return cls(Tokens.with_vectors(attributes), layout.for_data(attributes), allowed, structure)
 
     def potentials(self, weights: Floats | LaidOut, ruled_out: NDArray[np.bool_] | None = None) -> Iterator[Scores]:
         """Yield the scores of batches of sentences, in order; -inf for labels ``ruled_out`` (n_tokens, S)."""

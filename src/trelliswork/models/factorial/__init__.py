@@ -24,8 +24,7 @@ from trelliswork.metrics.tagging import gold_in_scheme_of
 from trelliswork.models.base import Arrays, Description, Table, check_label, watch_for
 from trelliswork.models.calibration import LEAST, fit_temperature, observed
 from trelliswork.models.crf.data import in_scheme, sentence_weights
-from trelliswork.models.crf.layout import FeatureLayout
-from trelliswork.models.crf.scoring import tokens_of, tokens_with_vectors
+from trelliswork.models.crf.layout import FeatureLayout, Tokens
 from trelliswork.models.entrance import COLUMNS
 from trelliswork.models.evidence import Labels, SentenceRules, ruled_out
 from trelliswork.models.factorial.data import (
@@ -205,7 +204,7 @@ class FactorialCRF(LayeredTagger):
         given = {"min_count": self.min_count, "hash_bits": self.hash_bits, "knowledge": knowledge}
         maps = feature_maps(self.features, self.layers, **given)
         attributes = once(lambda m: m.fit(X), maps)
-        tokens = once(tokens_of, attributes)
+        tokens = once(Tokens.of, attributes)
         layers, gold, layouts = [], [], []
         for name, column, own, rows in zip(self.layers, columns, attributes, tokens, strict=True):
             column, scheme = in_scheme(column, self.scheme, f"layer {name}")  # type: ignore[assignment]
@@ -222,7 +221,7 @@ class FactorialCRF(LayeredTagger):
             else:
                 chosen = FeatureLayout.observed(rows, gold[-1], *sizes)
             layouts.append(chosen.for_data(own))
-        tokens = once(tokens_with_vectors, attributes)
+        tokens = once(Tokens.with_vectors, attributes)
         layout = FactorialLayout(tuple(layouts), tie_numbers(self.ties, self.layers))
         allowed = [layer.allowed for layer in layers]
         importance = sentence_weights(sample_weight, len(attributes[0]))

@@ -12,8 +12,8 @@ from trelliswork.features.attributes import Attributes
 from trelliswork.inference.chain import queries
 from trelliswork.inference.chain.product import Pairs
 from trelliswork.inference.factorial import FactorialPotentials
-from trelliswork.models.crf.layout import Allowed, ScoredTokens
-from trelliswork.models.crf.scoring import BATCH_TOKENS, check_overflow, tokens_with_vectors
+from trelliswork.models.crf.layout import Allowed, ScoredTokens, Tokens
+from trelliswork.models.crf.scoring import BATCH_TOKENS, check_overflow
 from trelliswork.models.factorial.data import once
 from trelliswork.models.factorial.objective import FactorialLayout, FactorialWeights
 
@@ -30,7 +30,7 @@ class FactorialScorer:
         self, attributes: Sequence[Attributes], layout: FactorialLayout, allowed: Sequence[Allowed | None]
     ) -> None:
         layers = [layer.for_data(own) for layer, own in zip(layout.layers, attributes, strict=True)]
-        layout, tokens = replace(layout, layers=tuple(layers)), once(tokens_with_vectors, attributes)
+        layout, tokens = replace(layout, layers=tuple(layers)), once(Tokens.with_vectors, attributes)
         self._tokens = [ScoredTokens(t, layer) for t, layer in zip(tokens, layout.layers, strict=True)]
         self._layout, self._allowed = layout, list(allowed)
         self.lengths = np.diff(attributes[0].offsets)
