@@ -43,7 +43,8 @@ def test_vectors_in_closed_form(tmp_path):
     options = ["--rank", 2, "--window", 3, "--unknown", "error", "--quiet", "--json", "-o", tmp_path / "model"]
     outcome = json.loads(run("train", "mrf-lm", tmp_path / "train.txt", "--algorithm", "spectral", *options))
     assert (outcome["window"], outcome["per"]) == (3, "position")
-    assert len(json.loads(run("neighbors", tmp_path / "model", "a", "-n", 2, "--json"))["a"]) == 2
+    ((word, near),) = json.loads(run("inspect", tmp_path / "model", "--label", "a", "-n", 2, "--json"))["neighbors"]
+    assert (word, len(near)) == ("a", 2)
     result = CliRunner().invoke(
         app, ["train", "mrf-lm", str(tmp_path / "train.txt"), "--algorithm", "spectral", "--l2", "1", "-o", "x"]
     )
@@ -134,7 +135,7 @@ def test_queries(tmp_path, model):
     assert len(json.loads(run("fill", model, "a ___ ___", "-n", 1, "--json"))) == 2
     (everything,) = json.loads(run("fill", model, "a ___ c", "--unknown", "--json"))
     assert words == [w for w in everything if w["word"] != "<unk>"]
-    assert len(json.loads(run("neighbors", model, "a", "-n", 1, "--json"))["a"]) == 1
+    assert len(json.loads(run("inspect", model, "--label", "a", "-n", 1, "--json"))["neighbors"][0][1]) == 1
     assert json.loads(run("embeddings", model, "--out", tmp_path / "v.txt", "--json"))["words"] == 3
     run("embeddings", model, "--out", tmp_path / "scaled.txt", "--scaling", "0.5")
     assert (tmp_path / "scaled.txt").read_text() != (tmp_path / "v.txt").read_text()
@@ -162,7 +163,7 @@ def test_wrong_use(tmp_path, model):
     )
     for arguments, code in (
         (["fill", model, "no blank"], 1),
-        (["neighbors", model, "zebra"], 1),
+        (["inspect", model, "--label", "zebra"], 2),
         (["sample", model, "--states"], 2),
         (["train", "mrf-lm", tmp_path / "x", "--counts", tmp_path], 2),
         (["train", "mrf-lm", tmp_path / "missing.txt"], 1),
@@ -173,7 +174,6 @@ def test_wrong_use(tmp_path, model):
         (["train", "mrf-lm", tmp_path / "train.txt", "--learning-rate", 3], 1),
         (["train", "mrf-lm", tmp_path / "train.txt", "--form", "full", "--rank", 3], 1),
         (["train", "mrf-lm", tmp_path / "train.txt", "--algorithm", "pseudo-likelihood", "--bound", "star"], 1),
-        (["inspect", model, "--label", "a"], 2),
         (["embeddings", model, "--out", tmp_path / "none" / "v.txt"], 1),
     ):
         result = CliRunner().invoke(app, [str(a) for a in arguments])

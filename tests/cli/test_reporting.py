@@ -170,9 +170,9 @@ def test_command_line_on_the_page(monkeypatch):
 def test_sentences_of_text(tmp_path):
     (tmp_path / "a.txt").write_text("a b\n\nc\n")
     assert reporting.text_part(None, [["x"]]).X == [["x"]]
-    found = reporting.text_part(str(tmp_path / "a.txt"), None)
+    found = reporting.text_part(tmp_path / "a.txt", None)
     assert (found.part, found.X) == ("development", [["a", "b"], ["c"]])
-    assert reporting.text_part(None, [str(tmp_path)]).X == [["a", "b"], ["c"]]
+    assert reporting.text_part(None, [tmp_path]).X == [["a", "b"], ["c"]]
     assert reporting.text_part(object(), "-") is None  # counts, and standard input
 
 

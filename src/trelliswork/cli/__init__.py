@@ -41,7 +41,6 @@ PANELS = {
         "score": "use.score:score",
         "sample": "use.language_model:sample",
         "fill": "use.language_model:fill",
-        "neighbors": "use.language_model:neighbors",
         "embeddings": "use.language_model:embeddings",
     },
     "Service": {"explore": "use.serve:explore", "serve": "use.serve:serve"},

@@ -3,14 +3,13 @@
 import shlex
 import sys
 import tempfile
-from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 if TYPE_CHECKING:
-    from trelliswork.report import Sample
+    from trelliswork.report import Page, Sample
 
 
 def check_report(path: str | None) -> str | None:
@@ -43,36 +42,9 @@ ReportOption = Annotated[
 ]
 
 
-def report_training(
-    path: str | None, model: Any, outcome: dict[str, Any], sample: "Callable[[], Sample | None] | None" = None
-) -> None:
-    """Write the page of a training run to ``path`` and add it to ``outcome``; without a path do nothing.
-
-    ``sample`` returns the sentences that the page shows.
-    """
-    if path is None:
-        return
-    from trelliswork.report import training_page
-
-    training_page(model, outcome, sample=sample() if sample is not None else None, command=typed()).write(path)
-    outcome["report"] = path
-    print(f"report in {path}", file=sys.stderr)
-
-
-def report_evaluation(
-    path: str | None, model: Any, report: Any, file: str, name: str, X: Any, gold: Any = None
-) -> dict[str, str]:
-    """Write the page of an evaluation if ``path`` is given; return its entry of the JSON output.
-
-    ``report`` has the results (see ``report.evaluation_page``) for the sentences and answers of ``file``; ``name`` is
-    the directory of the model.
-    """
-    if path is None:
-        return {}
-    from trelliswork.report import Sample, evaluation_page
-
-    sample = Sample("test", X, gold)
-    evaluation_page(model, report, file=file, name=name, sample=sample, command=typed()).write(path)
+def write_page(path: str, page: "Page") -> dict[str, str]:
+    """Write the page of a run; return its entry of the outcome."""
+    page.write(path)
     print(f"report in {path}", file=sys.stderr)
     return {"report": path}
 

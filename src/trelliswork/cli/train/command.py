@@ -21,7 +21,7 @@ from trelliswork.cli.help import Command
 from trelliswork.cli.inputs import dev_input, inputs_of
 from trelliswork.cli.options import ForceOption, JsonOption, QuietOption, tell
 from trelliswork.cli.progress import training_progress, usage_lines
-from trelliswork.cli.reporting import ReportOption, report_training
+from trelliswork.cli.reporting import ReportOption, typed, write_page
 from trelliswork.cli.running import alone, current, report_errors
 from trelliswork.cli.saving import check_out, save_or_rescue
 from trelliswork.cli.train.config import read_config, shown_options, write_config
@@ -105,7 +105,11 @@ class Job:
             "seconds": round(time.perf_counter() - self.started, 3),
             **usage,
         }
-        report_training(self.page, model, outcome, self.sample)
+        if self.page is not None:
+            from trelliswork.report import training_page
+
+            sample = None if self.sample is None else self.sample()
+            outcome |= write_page(self.page, training_page(model, outcome, sample=sample, command=typed()))
         sizes = [
             plural(n, f"{layer} {name.replace('_', ' ')}".lstrip())
             for name, value in facts.items()

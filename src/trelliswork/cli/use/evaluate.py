@@ -19,7 +19,7 @@ from trelliswork.cli.options import (
     set_beam,
     tell,
 )
-from trelliswork.cli.reporting import ReportOption, report_evaluation
+from trelliswork.cli.reporting import ReportOption, typed, write_page
 from trelliswork.cli.use.calibrate import read_answers
 from trelliswork.cli.use.loading import Model, RulesOption, rules_for
 from trelliswork.cli.use.score import scored, summary
@@ -120,7 +120,11 @@ def evaluate(
         found = {name: asdict(one) for name, one in reached.items()}
         plain = plain | {"at_precision": found.get("", found)}
         lines.append("\n".join(f"{name} {one.summary()}".lstrip() for name, one in reached.items()))
-    plain = plain | report_evaluation(page, fitted, judged.report, source.name, model, *judged.sample)
+    if page is not None:
+        from trelliswork.report import Sample, evaluation_page
+
+        about: Any = {"file": source.name, "name": model, "sample": Sample("test", *judged.sample), "command": typed()}
+        plain = plain | write_page(page, evaluation_page(fitted, judged.report, **about))
     tell(json, plain, "\n\n".join(lines))
 
 

@@ -11,7 +11,7 @@ from trelliswork.cli.use.loading import Model
 def inspect(
     model: Model,
     n: Annotated[int, typer.Option("--n", "-n", min=1, help="Number of rows per table.")] = 20,
-    label: Annotated[str | None, typer.Option(help="Only this label, state or symbol.")] = None,
+    label: Annotated[str | None, typer.Option(help="Only this label, state, symbol or word.")] = None,
     json: Annotated[bool, typer.Option("--json", help="Print as JSON.")] = False,
 ) -> None:
     """Show the content of a model: its largest weights, states, rules or neighbors, and how training ended.

@@ -1,4 +1,4 @@
-"""``trelliswork sample``, ``fill``, ``neighbors`` and ``embeddings``: queries of language models."""
+"""``trelliswork sample``, ``fill`` and ``embeddings``: queries of language models."""
 
 import secrets
 from typing import Annotated, Any
@@ -67,22 +67,6 @@ def fill(
     for number, best in enumerate(answer.value, start=1):
         lines += [f"blank {number}"] * (len(answer.value) > 1) + [f"{p:.4f}  {word}" for word, p in best]
     tell(json, answer.result()["blanks"], "\n".join(lines))
-
-
-def neighbors(
-    model: Model,
-    words: Annotated[list[str], typer.Argument(help="Words to look up.")],
-    n: Many = 10,
-    json: JsonOption = False,
-) -> None:
-    """Print the words whose embeddings have the largest cosines with those of some words.
-
-    Example: trelliswork neighbors model company dollar -n 5
-    """
-    learned = load_for(model, "neighbors", "have neighbors of words: expected a Markov random field (train mrf-lm)")
-    lists = {word: learned.neighbors(word, n) for word in words}
-    lines = [f"{word}: " + "  ".join(f"{other} {cosine:.3f}" for other, cosine in near) for word, near in lists.items()]
-    tell(json, lists, "\n".join(lines))
 
 
 def embeddings(

@@ -16,19 +16,14 @@ CHECKED = 1000  # words that show whether a text is tokenized
 Model = Annotated[str, typer.Argument(help="Directory of a saved model.")]
 
 
-def class_of(path: str) -> Any:
-    """Return the class of a saved model without reading its weights."""
-    from trelliswork.models import estimator_class
-
-    return estimator_class(path)
-
-
 def load_for(path: str, task: Any, purpose: str) -> Any:
     """Return a saved model if it has a task (a class in ``models.tasks``) or a method, given by its name.
 
     Otherwise raise an error; ``purpose`` completes "a model of kind ... does not", as in "tag: expected a tagger".
     """
-    cls = class_of(path)
+    from trelliswork.models import estimator_class
+
+    cls: Any = estimator_class(path)
     if not (hasattr(cls, task) if isinstance(task, str) else issubclass(cls, task)):
         raise DataError(f"{path}: a model of kind {cls.family!r} does not {purpose}.")
     return cls.load(path)

@@ -321,11 +321,9 @@ class MRFLanguageModel(LanguageModel):
         write_word2vec(path, self.vectors(scaling)[1:], self._words.items[1:])
 
     def describe(self, n: int = 20, label: str | None = None) -> Description:
-        """Return shape and bound of the model, how training ended, and neighbors of frequent words."""
+        """Return shape and bound of the model, how training ended, and neighbors of frequent words, or of one word."""
         field = self._field()
-        if label is not None:
-            raise ValueRangeError("a language model has no labels: leave label out.")
-        frequent = self._words.items[1 : n + 1]
+        words, k = (self._words.items[1 : n + 1], 5) if label is None else ([label], n)
         facts = {
             "words": len(self._words) - 1,
             "window": self.window,
@@ -339,10 +337,11 @@ class MRFLanguageModel(LanguageModel):
             "tokens": self.n_tokens_,
             "per": "word" if self.algorithm == "pseudo-likelihood" else "position",
         }
-        rows: list[tuple[Any, ...]] = (
-            [] if self.form == "full" else [(w, [list(pair) for pair in self.neighbors(w, 5)]) for w in frequent]
-        )
-        tables = [Table("neighbors", "Neighbors of frequent words", ("word", "neighbors"), rows)]
+        rows: list[tuple[Any, ...]] = []
+        if self.form != "full":
+            rows = [(word, [list(pair) for pair in self.neighbors(word, k)]) for word in words]
+        about = "frequent words" if label is None else label
+        tables = [Table("neighbors", f"Neighbors of {about}", ("word", "neighbors"), rows)]
         return Description(f"Markov random field with window {self.window}", facts, tables)
 
     def _field(self) -> MRFField:
