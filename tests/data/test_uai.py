@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
 
 from tests.data.written import uai_text
-from trelliswork.data.uai import UaiGraph, read_uai, read_uai_evidence
+from trelliswork.data.uai import UaiGraph, read_uai
 from trelliswork.errors import DataError
 
 EXAMPLE = """MARKOV
@@ -106,12 +106,12 @@ def test_graphs_are_read_as_they_were_written(tmp_path_factory, graph):
         (("2 0 1", "2 1 1"), 5, "factor 0 names a variable twice"),
         (("2 0 1", "4 0 1"), 5, "number of variables of factor 0, an integer from 0 to 3, got '4'"),
         (("\n4\n", "\n5\n"), 8, "must have 4 entries by their numbers of states, got 5"),
-        (("2.400", "two"), 9, "finite number, 0 or more, in the table of factor 0, got 'two'"),
-        (("1.000", "-1.000"), 10, "got '-1.000'. Tables contain factors, not their logarithms"),
+        (("2.400", "two"), 9, "4 numbers for the table of factor 0, finite and 0 or more .*, got 'two'"),
+        (("1.000", "-1.000"), 10, "factors, not logarithms, got '-1.000'"),
         (("3.2500", "nan"), 13, "got 'nan'"),
         (("3.2500", "inf"), 13, "got 'inf'"),
         (("3.2500", "3_2"), 13, "got '3_2'"),
-        ((" 10.0000", ""), 14, "expected 6 numbers for the table of factor 1, but the file ends after 5"),
+        ((" 10.0000", ""), 14, "expected 6 numbers for the table of factor 1, but the file ends here"),
         (("10.0000", "10.0000\n7"), 15, "expected the end of the file .* got '7'"),
         ((EXAMPLE[9:], ""), 2, "expected the number of states of variable 0, but the file ends here"),
     ],
@@ -129,38 +129,6 @@ def test_missing_and_empty_files(tmp_path):
         read_uai(tmp_path / "none.uai")
     with pytest.raises(DataError, match="MARKOV"):
         read_uai(saved(tmp_path, ""))
-    with pytest.raises(DataError, match="the file is empty"):
-        read_uai_evidence(saved(tmp_path, " \n"))
-
-
-def test_evidence(tmp_path):
-    path = saved(tmp_path, "2 2 1 0 0\n", "graph.evid")
-    assert read_uai_evidence(path) == [{2: 1, 0: 0}]
-    assert read_uai_evidence(path, [2, 2, 3]) == [{2: 1, 0: 0}]
-    assert read_uai_evidence(saved(tmp_path, "0\n")) == [{}]
-
-
-def test_evidence_of_older_files(tmp_path):
-    assert read_uai_evidence(saved(tmp_path, "1\n1 0 1\n")) == [{0: 1}]
-    assert read_uai_evidence(saved(tmp_path, "2\n2 0 1 2 0\n1 1 1\n")) == [{0: 1, 2: 0}, {1: 1}]
-
-
-@pytest.mark.parametrize(
-    ("text", "line", "message"),
-    [
-        ("2\n0 1\n0 0\n", 3, "variable 0 has two states: 1 and 0"),
-        ("1 3 0\n", 1, "expected a variable, an integer from 0 to 2, got '3'"),
-        ("1\n1\n2\n", 3, "expected a state of variable 1, an integer from 0 to 1, got '2'"),
-        ("1 0 -1\n", 1, "got '-1'"),
-        ("2 0 1\n", 1, "the file ends here"),
-        ("1\n1 0 1 1\n", 2, "expected the end of the file"),
-    ],
-)
-def test_wrong_evidence_raises(tmp_path, text, line, message):
-    path = saved(tmp_path, text, "graph.evid")
-    with pytest.raises(DataError, match=message) as raised:
-        read_uai_evidence(path, np.array([2, 2, 3]))
-    assert str(raised.value).startswith(f"{path}:{line}: ")
 
 
 DIGITS = "9" * 5000

@@ -36,7 +36,6 @@ from trelliswork.data.conllu import write_conllu_with
 from trelliswork.data.ids import read_ids
 from trelliswork.data.moments import Moments, count_moments
 from trelliswork.data.reading import FileFormat, Layout, read_numbers, read_unlabeled
-from trelliswork.data.uai import read_uai_evidence
 from trelliswork.data.writers import write_columns, write_conllu, write_text, write_trees
 from trelliswork.errors import TrellisworkError
 from trelliswork.features import TemplateExtractor, read_templates
@@ -173,7 +172,6 @@ FORMATS = {
         read_trees, lambda: written(write_trees), (b"(NP ", b"(-NONE- *)", b"-LRB-", b")", b"( (S (X y)))")
     ),
     "uai": Format(read_uai, lambda: [UAI, UAI.replace(b"MARKOV", b"BAYES")], (b"BAYES", b"0 ", b"1e-320", b"2 0 1 ")),
-    "uai evidence": Format(read_uai_evidence, lambda: [b"2 0 1 2 0\n", b"1\n2 0 1 2 0\n"], (b"0", b" 1 0")),
     "text": Format(read_text, lambda: written(write_text)),
     "templates": Format(read_template, lambda: [TEMPLATES], (b"%x[0,0]", b"U", b"B", b"[-1,", b"#")),
     "known labels": Format(read_known, lambda: written(write_columns) + written(write_conllu)),

@@ -1,4 +1,4 @@
-r"""UAI files: factor graphs as plain text, the format of the inference competitions, and their evidence files.
+r"""UAI files: factor graphs as plain text, the format of the inference competitions.
 
 A file consists of words separated by white space or line ends: ``MARKOV``; the number of variables; the number of
 states of each; the number of factors; for each factor its number of variables and the variables; then for each factor
@@ -10,9 +10,10 @@ product is the joint distribution), so it is read in the same way.
 import math
 import os
 from bisect import bisect_right
-from collections.abc import Iterable
+from collections.abc import Callable
 from dataclasses import dataclass
-from itertools import accumulate
+from itertools import accumulate, chain
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,6 +21,7 @@ from numpy.typing import NDArray
 from trelliswork.data.files import fields_of, open_text, shorten, source_name, whole_number
 from trelliswork.errors import DataError
 
+T = TypeVar("T")
 _KINDS = ("MARKOV", "BAYES")
 MAX_AXES = 32  # variables of a factor
 MAX_FREE = 1_000_000  # states of a variable without a factor
@@ -49,68 +51,45 @@ class _Words:
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self.source = source_name(path)
-        self.words: list[str] = []
-        counts = []
         with open_text(path) as file:
-            for line in file:
-                fields = fields_of(line)
-                self.words += fields
-                counts.append(len(fields))
-        self.ends = list(accumulate(counts))
+            lines = [fields_of(line) for line in file]
+        self.words, self.ends = list(chain.from_iterable(lines)), list(accumulate(map(len, lines)))
         self.at = 0
 
     def where(self, index: int) -> str:
         """Return file and line of a word; beyond the end the last line."""
         return f"{self.source}:{max(1, min(bisect_right(self.ends, index) + 1, len(self.ends)))}"
 
-    def integer(self, what: str, least: int = 0, below: int | None = None) -> int:
-        """Read the next word as an integer, least <= number < below."""
-        if self.at >= len(self.words):
-            raise DataError(f"{self.where(self.at)}: expected {what}, but the file ends here. Is it truncated?")
-        word = self.words[self.at]
-        number = whole_number(word)
-        if number is None or number < least or (below is not None and number >= below):
-            limits = f"from {least}" if below is None else f"from {least} to {below - 1}"
-            raise DataError(f"{self.where(self.at)}: expected {what}, an integer {limits}, got {shorten(word)}.")
-        self.at += 1
-        return number
-
-    def numbers(self, n: int, what: str) -> NDArray[np.float64]:
-        """Read the next n words as finite numbers, none of them negative."""
-        words = self.words[self.at : self.at + n]
-        if len(words) < n:
-            raise DataError(
-                f"{self.where(len(self.words))}: expected {n} numbers for {what}, but the file ends after "
-                f"{len(words)}. Is it truncated?"
-            )
-        try:
-            values = np.fromiter(map(float, words), np.float64, n)
-        except ValueError:
-            values = np.full(n, np.nan)
-        if n and not (values.min() >= 0 and values.max() < np.inf and "_" not in "".join(words)):
-            at = next(i for i, word in enumerate(words) if not _usable(word))
-            raise DataError(
-                f"{self.where(self.at + at)}: expected a finite number, 0 or more, in {what}, got "
-                f"{shorten(words[at])}. Tables contain factors, not their logarithms."
-            )
+    def take(self, n: int, what: str, read: Callable[[str], T | None], expected: str) -> list[T]:
+        """Read the next n words; ``read`` returns ``None`` for one that is not as ``expected``."""
+        values = []
+        for at, word in enumerate(self.words[self.at : self.at + n], start=self.at):
+            if (value := read(word)) is None:
+                raise DataError(f"{self.where(at)}: expected {what}, {expected}, got {shorten(word)}.")
+            values.append(value)
+        if len(values) < n:
+            raise DataError(f"{self.where(len(self.words))}: expected {what}, but the file ends here. Is it truncated?")
         self.at += n
         return values
 
-    def finish(self) -> None:
-        """Raise DataError if there are words left."""
-        if self.at < len(self.words):
-            raise DataError(
-                f"{self.where(self.at)}: expected the end of the file after the last number, got "
-                f"{shorten(self.words[self.at])}. Are the counts at its start right?"
-            )
+    def integer(self, what: str, least: int = 0, below: int | None = None) -> int:
+        """Read the next word as an integer, least <= number < below."""
+
+        def read(word: str) -> int | None:
+            number = whole_number(word)
+            return None if number is None or number < least or (below is not None and number >= below) else number
+
+        limits = f"from {least}" if below is None else f"from {least} to {below - 1}"
+        return self.take(1, what, read, f"an integer {limits}")[0]
 
 
-def _usable(word: str) -> bool:
-    """Return whether a word is a finite number, 0 or more."""
+def _factor(word: str) -> float | None:
+    """Return a finite number, 0 or more; ``None`` for any other word."""
     try:
-        return 0 <= float(word) < math.inf and "_" not in word
+        number = float(word)
     except ValueError:
-        return False
+        return None
+    return number if 0 <= number < math.inf and "_" not in word else None
 
 
 def read_uai(path: str | os.PathLike[str]) -> UaiGraph:
@@ -160,41 +139,19 @@ def read_uai(path: str | os.PathLike[str]) -> UaiGraph:
     log_tables = []
     for f, scope in enumerate(scopes):
         shape = tuple(n_states[v] for v in scope)
-        n, expected = words.integer(f"the number of entries of factor {f}"), math.prod(shape)
-        if n != expected:
+        n, size = words.integer(f"the number of entries of factor {f}"), math.prod(shape)
+        if n != size:
             raise DataError(
                 f"{words.where(words.at - 1)}: factor {f} over variables {shorten(str(scope))} must have "
-                f"{expected if expected < 10**18 else 'more than 10^18'} entries by their numbers of states, got {n}."
+                f"{size if size < 10**18 else 'more than 10^18'} entries by their numbers of states, got {n}."
             )
+        expected = "finite and 0 or more since they are factors, not logarithms"
+        table = words.take(n, f"{n} numbers for the table of factor {f}", _factor, expected)
         with np.errstate(divide="ignore"):  # 0 is -inf, impossible
-            log_tables.append(np.log(words.numbers(n, f"the table of factor {f}")).reshape(shape))
-    words.finish()
-    return UaiGraph(np.array(n_states, np.int64), [np.array(scope, np.int64) for scope in scopes], log_tables)
-
-
-def read_uai_evidence(path: str | os.PathLike[str], n_states: Iterable[int] | None = None) -> list[dict[int, int]]:
-    """Read a UAI evidence file: states by variable, for each set of evidence.
-
-    Current files have one set, ``n v1 x1 .. vn xn``; older ones start with the number of sets. A file that can be read
-    as one set is. The numbers of states of the graph, if given, serve to check variables and states.
-    """
-    words = _Words(path)
-    known = None if n_states is None else [int(n) for n in n_states]
-    if not words.words:
+            log_tables.append(np.log(np.array(table)).reshape(shape))
+    if words.at < len(words.words):
         raise DataError(
-            f"{words.source}: expected a number of variables, but the file is empty. Write 0 for no evidence."
+            f"{words.where(words.at)}: expected the end of the file after the last number, got "
+            f"{shorten(words.words[words.at])}. Are the counts at its start right?"
         )
-    n = words.integer("the number of variables with evidence")
-    one = len(words.words) == 1 + 2 * n
-    sets = []
-    for _ in range(1 if one else n):
-        size = n if one else words.integer("the number of variables with evidence")
-        evidence: dict[int, int] = {}
-        for _ in range(size):
-            v = words.integer("a variable", below=None if known is None else len(known))
-            state = words.integer(f"a state of variable {v}", below=None if known is None else known[v])
-            if evidence.setdefault(v, state) != state:
-                raise DataError(f"{words.where(words.at - 1)}: variable {v} has two states: {evidence[v]} and {state}.")
-        sets.append(evidence)
-    words.finish()
-    return sets
+    return UaiGraph(np.array(n_states, np.int64), [np.array(scope, np.int64) for scope in scopes], log_tables)
