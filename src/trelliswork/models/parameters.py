@@ -7,7 +7,9 @@ the same everywhere.
 """
 
 import inspect
+import numbers
 import operator
+import re
 import textwrap
 import types
 from collections.abc import Callable, Mapping
@@ -33,6 +35,12 @@ from trelliswork.features.lexicon import Lexicon
 from trelliswork.features.vectors import WordVectors
 
 MODEL, TRAINING = "Model", "Training"
+_PLAIN: dict[Any, tuple[Any, str]] = {  # types that are checked, what their values are, and how these are called
+    bool: (bool, "True or False"),
+    int: (numbers.Integral, "an integer"),
+    float: (numbers.Real, "a number"),
+    str: (str, "a string"),
+}
 
 
 @dataclass(frozen=True)
@@ -72,16 +80,17 @@ class Declared:
 
     def check(self, value: Any) -> None:
         """Raise `ValueRangeError` if a value has the wrong type or is out of range."""
-        p = self.parameter
+        p, kinds = self.parameter, [t for t in self.types if t is not type(None)]
         if value is None and self.optional:
             return
-        plain = [t for t in self.types if t in (bool, int, float, str)]
-        if self.choices and not any(t for t in self.types if t is not type(None) and get_origin(t) is not Literal):
+        if all(get_origin(t) is Literal for t in kinds):
             if value not in self.choices:
                 names = [repr(c) for c in self.choices] + (["None"] if self.optional else [])
                 raise ValueRangeError(f"{self.name} must be {_either(names)}, got {value!r}.")
-        elif plain and len(plain) == len([t for t in self.types if t is not type(None)]):
-            _check_type(self.name, value, plain)
+        elif all(t in _PLAIN for t in kinds):
+            fits = any(isinstance(value, _PLAIN[t][0]) for t in kinds)
+            if not fits or (isinstance(value, bool) and bool not in kinds):
+                raise ValueRangeError(f"{self.name} must be {_either([_PLAIN[t][1] for t in kinds])}, got {value!r}.")
         if isinstance(value, int | float) and not isinstance(value, bool):
             for limit, holds, words in (
                 (p.minimum, operator.ge, "at least"),
@@ -104,19 +113,6 @@ class Declared:
 
 def _either(names: list[str]) -> str:
     return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} or {names[-1]}"
-
-
-def _check_type(name: str, value: Any, plain: list[Any]) -> None:
-    descriptions = {bool: "True or False", int: "an integer", float: "a number", str: "a string"}
-    if isinstance(value, bool) and bool not in plain:
-        ok = False
-    else:
-        import numbers
-
-        abstract = {bool: bool, int: numbers.Integral, float: numbers.Real, str: str}
-        ok = any(isinstance(value, abstract[t]) for t in plain)
-    if not ok:
-        raise ValueRangeError(f"{name} must be {_either([descriptions[t] for t in plain])}, got {value!r}.")
 
 
 class Option:
@@ -255,8 +251,6 @@ def _in_options(d: Declared) -> str:
 
 def _documented(estimator: Any) -> str:
     """Return the docstring of an estimator with a section on its parameters, made from their declarations."""
-    import re
-
     text = inspect.cleandoc(estimator.__doc__ or "")
     lines = ["Parameters", "----------"]
     for shown in (True, False):

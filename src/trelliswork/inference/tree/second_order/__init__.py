@@ -16,10 +16,9 @@ import numpy as np
 from trelliswork.compute import threads
 from trelliswork.compute.checks import check_count
 from trelliswork.errors import ShapeError, ValueRangeError
-from trelliswork.inference.tree.second_order.kernels import beliefs
+from trelliswork.inference.tree.second_order.kernels import beliefs as kernels
 from trelliswork.inference.tree.second_order.kernels.records import (
     Doubles,
-    Longs,
     Options,
     Parts,
     Scores,
@@ -54,50 +53,32 @@ def infer(
 
     Time at most O(n^3 + siblings + grandparents) per iteration and sentence, memory O(n^2 + A + S + G).
     """
-    options = Options(projective, single_root, max_iter, tree_every, tolerance, damping)
-    options, scores = _checked(parts, (arc_scores, sibling_scores, grandparent_scores), options)
-    return _infer(parts, scores, options)
-
-
-def _checked(parts: Parts, scores: tuple[object, object, object], options: Options) -> tuple[Options, Scores]:
-    """Return options and scores in the types of the kernels; raise an error if one is not valid."""
-    projective, single_root, max_iter, tree_every, tolerance, damping = options
     check_count("max_iter", max_iter)
     check_count("tree_every", tree_every)
     if not 0 <= damping < 1:
         raise ValueRangeError(f"damping must be in [0, 1), got {damping!r}: it is the share of the old message.")
     if not tolerance >= 0:
         raise ValueRangeError(f"tolerance must not be negative, got {tolerance!r}.")
-    options = Options(
-        bool(projective), bool(single_root), int(max_iter), int(tree_every), float(tolerance), float(damping)
+    limits = int(max_iter), int(tree_every), float(tolerance), float(damping)
+    options = Options(bool(projective), bool(single_root), *limits)
+    scores = Scores(
+        _scores("arc_scores", arc_scores, len(parts.heads)),
+        _scores("sibling_scores", sibling_scores, len(parts.sibling_heads)),
+        _scores("grandparent_scores", grandparent_scores, len(parts.grandparent_upper)),
     )
-    return options, Scores(
-        _scores("arc_scores", scores[0], len(parts.heads)),
-        _scores("sibling_scores", scores[1], len(parts.sibling_heads)),
-        _scores("grandparent_scores", scores[2], len(parts.grandparent_upper)),
-    )
-
-
-def _work(parts: Parts) -> Longs:
-    """Return the number of operations (B,) of an iteration, roughly."""
-    siblings, pairs = np.diff(parts.sibling_ptr), np.diff(parts.grandparent_ptr)
-    return np.diff(parts.arc_ptr) * (parts.n_words + 20) + siblings + pairs
-
-
-def _infer(parts: Parts, scores: Scores, options: Options) -> SecondOrderResult:
-    """Run belief propagation in probability space, and once more in log space where numbers left their range."""
-    A, S, G = map(len, scores)
     B = parts.n_sentences
     log_z, converged, n_iter, residual = np.empty(B), np.empty(B, np.bool_), np.empty(B, np.int64), np.empty(B)
-    by_part = np.empty(A), np.empty(S), np.empty(G)
-    results = SecondOrderResult(log_z, *by_part, converged, n_iter, residual, np.ones(A))
+    a, s, g = (np.empty(len(own)) for own in scores)
+    results = SecondOrderResult(log_z, a, s, g, converged, n_iter, residual, np.ones(len(parts.heads)))
     safe = np.zeros(B, np.bool_)
-    if not options.damping:
-        ranges = threads.cut(_work(parts) * options.max_iter, least=threads.LEAST_WORK)
-        threads.run(beliefs.infer, ranges, parts, scores, options, results, safe)
+    if not damping:
+        siblings, pairs = np.diff(parts.sibling_ptr), np.diff(parts.grandparent_ptr)
+        work = np.diff(parts.arc_ptr) * (parts.n_words + 20) + siblings + pairs  # of an iteration, roughly
+        ranges = threads.cut(work * max_iter, least=threads.LEAST_WORK)
+        threads.run(kernels.infer, ranges, parts, scores, options, results, safe)
     with np.errstate(divide="ignore", invalid="ignore"):  # in sentences that are not safe
         np.add(scores.arcs, np.log(results.tree_scores), out=results.tree_scores)
-    for b in np.flatnonzero(~safe).tolist():
+    for b in np.flatnonzero(~safe).tolist():  # numbers have left their range
         infer_plain(parts, scores, options, b, results)
     return results
 
