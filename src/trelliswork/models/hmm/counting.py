@@ -12,8 +12,7 @@ Nothing is impossible: unseen labels get a little from a uniform distribution.
 import numpy as np
 from numpy.typing import NDArray
 
-from trelliswork.data.corpus import check_offsets
-from trelliswork.errors import ShapeError, ValueRangeError
+from trelliswork.errors import ValueRangeError
 from trelliswork.learning import whole
 
 Floats = NDArray[np.float64]
@@ -51,19 +50,11 @@ def count_ngrams(labels: Integers, offsets: Integers, n_labels: int, order: int)
 
 def _count(labels: Integers, offsets: Integers, n_labels: int, n: int) -> Floats:
     """Return the counts of n-grams on all ranks, (S+1,) * n: n - 1 starts precede a sequence, one end follows it."""
-    labels, ends, S = np.asarray(labels), np.asarray(offsets, np.int64), n_labels
-    check_offsets("offsets", ends)
-    if labels.shape != (ends[-1],):
-        raise ShapeError(f"labels must have shape ({ends[-1]},), where offsets end, got {labels.shape}.")
-    if labels.size and (labels.min() < 0 or labels.max() >= S):
-        raise ValueRangeError(f"labels must lie between 0 and {S - 1}, got {labels.min()} to {labels.max()}.")
-    N = len(ends) - 1
-    if not whole.anywhere(N > 0):
-        raise ValueRangeError("offsets must describe at least one sequence, got none: there is nothing to count.")
+    N, S = len(offsets) - 1, n_labels
     padded = np.full(len(labels) + n * N, S, np.int64)  # starts, labels, end; again
-    padded[np.arange(len(labels)) + np.repeat(n * np.arange(N) + n - 1, np.diff(ends))] = labels
+    padded[np.arange(len(labels)) + np.repeat(n * np.arange(N) + n - 1, np.diff(offsets))] = labels
     is_event = np.ones(len(padded), bool)
-    starts = ends[:-1] + n * np.arange(N)
+    starts = offsets[:-1] + n * np.arange(N)
     for k in range(n - 1):
         is_event[starts + k] = False
     last = np.flatnonzero(is_event)

@@ -112,8 +112,9 @@ def symbol_ids(listed: Iterable[Token]) -> Callable[[Iterable[Token]], NDArray[n
     return lambda tokens: np.array([ids.get(token, unknown) for token in tokens], np.int32)
 
 
-def chunks(offsets: NDArray[np.int64], most_tokens: int, start: int = 0) -> Iterator[tuple[int, int]]:
-    """Yield ranges of sequences from ``start`` on with at most ``most_tokens`` tokens each, or one sequence."""
+def chunks(offsets: NDArray[np.int64], most_tokens: int) -> Iterator[tuple[int, int]]:
+    """Yield ranges of sequences with at most ``most_tokens`` tokens each, or one sequence."""
+    start = 0
     while start < len(offsets) - 1:
         stop = max(start + 1, int(np.searchsorted(offsets, offsets[start] + most_tokens, "right")) - 1)
         yield start, stop
@@ -176,15 +177,6 @@ class Sequences:
     offsets: NDArray[np.int64]  # (N+1,); no sequence is empty
     symbols: NDArray[np.int32]  # (n_tokens,): 0 to V-1
     labels: NDArray[np.int32] | None = None  # (n_tokens,): the state of a token if it is known, else -1
-
-    def __post_init__(self) -> None:
-        lengths = np.diff(self.offsets)
-        if not len(self.offsets) or self.offsets[0] != 0 or self.offsets[-1] != len(self.symbols):
-            raise ShapeError("offsets must start with 0 and end with the number of tokens.")
-        if lengths.min(initial=1) < 1:
-            raise ValueRangeError(f"sequence {int(lengths.argmin())} is empty: leave it out.")
-        if self.labels is not None:
-            check_shape("labels", self.labels.shape, "n", n=len(self.symbols))
 
     @property
     def n_sequences(self) -> int:
