@@ -15,6 +15,7 @@ from trelliswork.inference.lifted.potentials import Table, check_tables
 
 Array = NDArray[np.float64]
 LAZY = 0.2  # fraction of the vector that a step of power iteration keeps
+STEPS = 300  # of power iteration, at most
 LEAST_WEIGHT = 1e-2  # minimum weight of a distance, because tables are divided by it
 LEAST_LOG = -700.0  # the logarithms of margins are at least this in a mean: they may underflow
 
@@ -31,7 +32,6 @@ class Perron:
     log_above: float  # largest growth of a component: an upper bound of the root for any vectors
     log_right: Array  # (C,)
     log_left: Array  # (C,)
-    n_iter: int
     residual: float  # difference between the largest and the smallest growth in nats
     converged: bool  # whether the residual is below the tolerance
 
@@ -41,15 +41,13 @@ class Perron:
         return self.log_left + self.log_right
 
 
-def perron(
-    table: ExpTable, log_unary: Array, start: Perron | None = None, *, tol: float | None = None, max_iter: int = 300
-) -> Perron:
+def perron(table: ExpTable, log_unary: Array, start: Perron | None = None, *, max_iter: int = STEPS) -> Perron:
     """Run power iteration with both vectors, from an earlier result if there is one.
 
-    Stops when the residual is below ``tol`` (1e-9 in float64, 1e-5 in float32). Time O(C^2) per step.
+    Stops when the residual is below the tolerance, 1e-9 in float64 and 1e-5 in float32. Time O(C^2) per step.
     """
     C = table.n_words
-    tol = (1e-9 if C <= SMALL else 1e-5) if tol is None else tol
+    tol = 1e-9 if C <= SMALL else 1e-5
     log_right = np.zeros(C) if start is None else start.log_right
     log_left = np.zeros(C) if start is None else start.log_left
     log_root, log_above, residual, n_iter = np.inf, np.inf, np.inf, 0
@@ -64,7 +62,7 @@ def perron(
         log_right = _lazily(moved - log_root, log_right)
         log_right = log_right - log_sum(log_right)
         log_left = log_left - log_sum(log_left + log_right)
-    return Perron(log_root, log_above, log_right, log_left, n_iter, residual, residual <= tol)
+    return Perron(log_root, log_above, log_right, log_left, residual, residual <= tol)
 
 
 def _lazily(moved: Array, before: Array) -> Array:
@@ -132,30 +130,23 @@ class ChainCover:
         a = np.tile(self.log_unary, (self.K + 1, 1)) if unaries is None else np.array(unaries, np.float64)
         if a.shape != (self.K + 1, self.n_words):
             raise ShapeError(f"unaries must have shape (K + 1, C) = {(self.K + 1, self.n_words)}, got {a.shape}.")
-        point = self._at(rho, a, None)
-        alone = self.K == 1 and point.weights[0] == 0  # one chain: nothing to tighten
+        alone = self.K == 1 and rho[0] == 0  # one chain: nothing to tighten
+        point = self._at(rho, a, None, STEPS * max(1, max_iter) if alone else STEPS)
         history, step, pace = [point.value], 0.5, 1.0
         residual, converged, n_iter = np.inf, False, 0
+        if alone:
+            residual, converged, n_iter, max_iter = point.roots[0].residual, point.roots[0].converged, 1, 0
         while n_iter < max_iter:
             n_iter += 1
             before = point.value
             mean = self._mean(point)
             off = point.log_margins - mean
             residual = float(np.abs(np.exp(point.log_margins) - np.exp(mean))[point.weights > 0].sum(1).max())
-            done = alone and point.roots[0].converged
-            if alone:
-                residual = point.roots[0].residual
-                if not done:  # resume power iteration from its vectors, as long as they improve
-                    point = self._at(point.weights, point.unaries, point.roots)
-                    if point.roots[0].residual > 0.999 * residual:
-                        history.append(point.value)
-                        break
+            tried = self._at(point.weights, point.unaries - step * off, point.roots)
+            if tried.value <= point.value + 1e-12 * max(1.0, abs(point.value)):
+                point, step = tried, min(step * 1.2, 1.0)
             else:
-                tried = self._at(point.weights, point.unaries - step * off, point.roots)
-                if tried.value <= point.value + 1e-12 * max(1.0, abs(point.value)):
-                    point, step = tried, min(step * 1.2, 1.0)
-                else:
-                    step /= 2
+                step /= 2
             if optimize_weights and self.K > 1 and n_iter > max_iter // 2:  # with poor unaries weights diverge
                 tried = self._other_weights(point, pace)
                 if tried.value < point.value:
@@ -163,11 +154,11 @@ class ChainCover:
                 else:
                     pace /= 2
             history.append(point.value)
-            settled = not alone and residual < tol and before - point.value < tol * max(1.0, abs(point.value))
-            if done or (settled and (not optimize_weights or n_iter > max_iter // 2)):
+            settled = residual < tol and before - point.value < tol * max(1.0, abs(point.value))
+            if settled and (not optimize_weights or n_iter > max_iter // 2):
                 converged = True
                 break
-        kind = "exact" if alone and point.roots[0].converged else "upper"
+        kind = "exact" if alone and converged else "upper"
         weights, unaries, log_margins = point.weights[1:], point.unaries, point.log_margins
         return ChainBound(point.value, weights, unaries, log_margins, n_iter, residual, converged, history, kind)
 
@@ -185,12 +176,12 @@ class ChainCover:
             self._exps[distance] = rho, ExpTable(self.tables[distance - 1], 1 / rho, memory=MEMORY // self.K)
         return self._exps[distance][1]
 
-    def _at(self, rho: Array, unaries: Array, starts: list[Perron] | None) -> _Point:
+    def _at(self, rho: Array, unaries: Array, starts: list[Perron] | None, max_iter: int = STEPS) -> _Point:
         log_sum = float(logsumexp(unaries[0]))
         value, margins, roots = rho[0] * log_sum, [unaries[0] - log_sum], []
         for distance in range(1, self.K + 1):
             start = None if starts is None else starts[distance - 1]
-            root = perron(self._exp(distance, float(rho[distance])), unaries[distance], start)
+            root = perron(self._exp(distance, float(rho[distance])), unaries[distance], start, max_iter=max_iter)
             # The bound must hold for any vectors, so the upper bound of the root is used.
             value += rho[distance] * root.log_above
             margins.append(root.log_margin - logsumexp(root.log_margin))

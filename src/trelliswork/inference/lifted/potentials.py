@@ -1,7 +1,7 @@
-"""Tables of scores of word pairs: low rank, sparse or biased."""
+"""Tables of scores of word pairs at some distance: of low rank, or sparse."""
 
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import torch
@@ -14,29 +14,9 @@ Ids = NDArray[np.int64]
 Scores = NDArray[np.float64]
 
 
-class Table(Protocol):
-    """Scores theta(x, y) of a word x and a word y at some distance after it."""
-
-    @property
-    def n_words(self) -> int:
-        """Size of the vocabulary, C."""
-
-    def rows(self, ids: Any) -> torch.Tensor:
-        """Return the scores (n, C) of some left words (ids or a slice) with every right word."""
-
-    def columns(self, ids: Ids) -> torch.Tensor:
-        """Return the scores (n, C) of some right words with every left word."""
-
-    def pairs(self, left: Ids, right: Ids) -> Scores:
-        """Return the scores (n,) of some pairs."""
-
-    def scaled(self, factor: float) -> "Table":
-        """Return the table with all scores multiplied by a number."""
-
-
 @dataclass(frozen=True, eq=False)
 class LowRankTable:
-    """theta(x, y) = left[x] . right[y], for arrays (C, D) in float32 or float64."""
+    """Scores left[x] . right[y] of a word x and a word y after it, for arrays (C, D) in float32 or float64."""
 
     left: NDArray[Any]
     right: NDArray[Any]
@@ -106,12 +86,15 @@ class SparseTable:
         return SparseTable(self.matrix * factor, self.transposed * factor)
 
 
+Table = LowRankTable | SparseTable
+
+
 def dense(table: Table) -> Scores:
     """Return all scores (C, C) in float64, for small vocabularies."""
     return table.rows(slice(0, table.n_words)).numpy().astype(np.float64)
 
 
-def check_tables(log_unary: Scores, tables: "list[Table] | tuple[Table, ...]") -> tuple[int, int]:
+def check_tables(log_unary: Scores, tables: list[Table]) -> tuple[int, int]:
     """Return the numbers of distances and words, K and C; raise if shapes do not fit."""
     if log_unary.ndim != 1:
         raise ShapeError(f"log_unary must have shape (C,), got {log_unary.shape}.")

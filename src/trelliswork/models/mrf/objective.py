@@ -119,7 +119,7 @@ class NoUnaryObjective(MomentObjective):
     def restore(self, state: dict[str, Array]) -> None:
         """Continue from ``state``'s result."""
         if state:
-            self._root = Perron(np.inf, np.inf, state["right"], state["left"], 0, np.inf, False)
+            self._root = Perron(np.inf, np.inf, state["right"], state["left"], np.inf, False)
 
     def _evaluate(self, parameters: Array) -> tuple[float, Array, Array]:
         biases = self.shape.biases(parameters)

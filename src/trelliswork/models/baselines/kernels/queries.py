@@ -45,11 +45,6 @@ class Codebook(NamedTuple):
 
 
 @helper(inline="always")
-def _first(level, i):
-    return np.int64(np.uint64(level.nodes[i]) >> np.uint64(level.share_bits + level.rest_bits))
-
-
-@helper(inline="always")
 def _encode(value, book):
     """Return the code of a number, new if it is; -1 if there is no room."""
     mask = len(book.slots) - 1
