@@ -159,6 +159,27 @@ COMMANDS = {
          Option("seeds", int, "Number of runs of each choice, whose means are shown.", "n_seeds", min=1),
          L2, MAX_ITER, FEWER),
     ),
+    "calibration": Command(
+        "Calibration errors of taggers on real data before and after a temperature (beside paper 1).", "--data DATA",
+        (MAX_ITER, Option("joint-iter", int, "Iterations of factorial CRFs.", "max_iter_joint", min=1), FEWER),
+        plot=None,
+    ),
+    "word-knowledge": Command(
+        "What clusters of raw text add to taggers, and names with a learned lexicon (beside paper 1).", "--data DATA",
+        (Option("clusters", int, "Number of clusters.", "n_clusters", min=1), MAX_ITER, FEWER,
+         Option("raw-sentences", int, "Maximum number of sentences of raw text.", "max_sentences", default="all",
+                min=100)),
+        plot=None,
+    ),
+    "parser-confidence": Command(
+        "Accuracy and calibration of second-order parsers, with predicted tags and clusters, too (beside paper 3).",
+        "--data DATA --row 'EWT, gold tags'",
+        (Option("row", list[str], "Parsers: EWT, gold tags; EWT, CRF; ...", "rows", default="all"),
+         Option("clusters", int, "Number of clusters.", "n_clusters", min=1), FEWER,
+         Option("raw-sentences", int, "Maximum number of sentences of raw text.", "max_sentences", default="all",
+                min=100)),
+        plot=None,
+    ),
     "beams-decoding": Command(
         "States that each kind of beam needs for the exact Viterbi path (paper 2, section 4.1).",
         "--models 1 --sequences 20",

@@ -23,6 +23,8 @@ PAPERS = {
 EWT = tuple(f"ud-en-ewt/en_ewt-ud-{part}.conllu" for part in ("train", "dev", "test"))
 RAW = ("wikitext-2/wiki.train.tokens", "ptb-lm/ptb.train.txt", "raw-text/*.txt.gz")
 CONLL = ("conll2000/train.txt", "conll2000/test.txt")
+NAMES = tuple(f"conll2002/{code}.{part}" for code in ("esp", "ned") for part in ("train", "testb"))
+SEQUOIA = tuple(f"ud-french-sequoia/fr_sequoia-ud-{part}.conllu" for part in ("train", "dev", "test"))
 
 
 @dataclass(frozen=True)
@@ -160,6 +162,18 @@ EXPERIMENTS: tuple[Experiment, ...] = (  # in the order of the papers
                "max_sentences": 20_000}, minutes=8,
     ),
     Experiment(
+        "calibration", 1, "calibration errors of taggers before and after a temperature, and decisions about spans",
+        f"{ROOM}.confidence:calibration", "", (*CONLL, *EWT),
+        full={"max_iter": 80, "max_iter_joint": 50},
+        small={"max_iter": 10, "max_iter_joint": 5, "n_sentences": 300}, minutes=5,
+    ),
+    Experiment(
+        "word-knowledge", 1, "what clusters add to taggers and chunkers; names with clusters and a learned lexicon",
+        f"{ROOM}.confidence:knowledge", "", (*EWT, *CONLL, *NAMES, *RAW),
+        full={"n_clusters": 1000, "max_iter": 100},
+        small={"n_clusters": 50, "max_iter": 10, "n_sentences": 300, "max_sentences": 5000}, minutes=8,
+    ),
+    Experiment(
         "beams-decoding", 2, "states that beams need for the exact Viterbi path (section 4.1)",
         f"{ROOM}.beams:decoding",
         full={"n_models": 5, "n_sequences": 100, "n_states": 100, "n_symbols": 1000, "seed": 0},
@@ -185,6 +199,12 @@ EXPERIMENTS: tuple[Experiment, ...] = (  # in the order of the papers
         "bp-parsing", 3, "dependency parsers of the first and second order", f"{ROOM}.bp_parsing:bp_parsing",
         "ud-en-ewt", ("*-ud-train.conllu", "*-ud-test.conllu"),
         full={"orders": (1, 2), "n_sentences": 0, "seed": 0}, small={"n_sentences": 1000}, minutes=2,
+    ),
+    Experiment(
+        "parser-confidence", 3, "second-order parsers: accuracy, calibration, predicted tags, clusters",
+        f"{ROOM}.confidence:parsers", "", (*EWT, *SEQUOIA, *RAW),
+        full={"n_clusters": 1000},
+        small={"n_clusters": 50, "n_sentences": 200, "max_sentences": 5000, "rows": ("EWT, gold tags",)}, minutes=15,
     ),
     Experiment(
         "bp-accuracy", 3, "second-order belief propagation against enumeration", f"{ROOM}.bp_accuracy:bp_accuracy",

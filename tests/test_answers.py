@@ -152,7 +152,7 @@ def test_language_models_score_and_fill(name):
     scored = ask(model, Corpus.from_sentences(sentences), task="score")
     assert [a.log_prob for a in scored] == pytest.approx(model.log_prob(sentences).tolist(), rel=1e-12)
     assert [plain(answer) for answer in scored] == [
-        {"words": s, "log_p": a.log_prob} for s, a in zip(sentences, scored, strict=True)
+        {"words": s, "log_prob": a.log_prob} for s, a in zip(sentences, scored, strict=True)
     ]
     blanks = [None, *sentences[0][1:]]
     (filled,) = ask(model, [blanks], Want(n=3), "fill")
@@ -175,7 +175,7 @@ def test_impossible_sentences_and_no_sentences():
     grammar = fitted("PCFG")
     with pytest.warns(UserWarning, match="of one word"):
         (answer,) = ask(grammar, [["word"]], task="score")
-    assert plain(answer)["log_p"] is None
+    assert plain(answer)["log_prob"] is None
     assert ask(fitted("CRF"), [], FULL) == ask(grammar, []) == []
     assert to_json({"a": "ä"}) == '{"a": "ä"}'
 

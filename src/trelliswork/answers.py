@@ -157,7 +157,7 @@ class Answer:
     def result(self, places: Sequence[Sequence[int]] | None = None) -> dict[str, Any]:
         """Return plain data for JSON without the words."""
         if self.task == "score":
-            return {"log_p": None if self.log_prob is None else number(self.log_prob)}
+            return {"log_prob": None if self.log_prob is None else number(self.log_prob)}
         if self.task == "next":
             return {"next": ranked(self.value)}
         if self.task == "fill":

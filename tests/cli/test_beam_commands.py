@@ -62,7 +62,7 @@ def test_hmm_with_a_beam_gives_a_lower_bound(columns, tmp_path):
         json.loads(run("score", model, columns, *beam, "--json").stdout) for beam in ((), ("--beam", "none"))
     )
     assert (lower["kind"], exact["kind"]) == ("lower", "exact")
-    assert lower["log_evidence"] <= exact["log_evidence"]
+    assert lower["log_prob"] <= exact["log_prob"]
     induced = run(
         "train", "hmm", columns, "--unlabeled", "--n-states", 3, "--beam", "kl=0.01,min=1", "--max-iter", 3,
         "--force", "-o", model,

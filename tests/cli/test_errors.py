@@ -106,7 +106,7 @@ def test_options_with_absurd_values(command, tmp_path):
         (("tag", tmp_path / "crf", columns, "--known", "abc"), "--known"),
         (("train", "factorial-crf", columns, "--layers", "a", "--label", "abc"), "--label"),
         (("train", "pcfg", columns, "--rank", 10**9), "rank 1,000,000,000"),
-        (("train", "lbl", columns, "--rank", 10**9), "rank 1,000,000,000"),
+        (("train", "log-bilinear", columns, "--rank", 10**9), "rank 1,000,000,000"),
         (("train", "mrf-lm", columns, "--rank", 10**9), "rank 1,000,000,000"),
         (("train", "hmm", columns, "--unlabeled", "--n-states", 10**9), "1,000,000,000 states"),
         (("train", "hmm-lm", columns, "--n-states", 10**9), "1,000,000,000 states"),

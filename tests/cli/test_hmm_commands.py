@@ -104,7 +104,7 @@ def test_partly_labeled_files(files):
 def test_score(files, tagger, induced):
     for model in (tagger, induced):
         scores = figures("score", model, str(files / "test.raw"), "--format", "text", "--per-sentence")
-        assert scores["log_evidence"] == pytest.approx(sum(scores["log_evidence_of_sentences"]))
+        assert scores["log_prob"] == pytest.approx(sum(scores["log_prob_of_sentences"]))
         assert 10 < scores["perplexity"] < 10_000
     assert "perplexity" in run("score", tagger, "--format", "text", input="The dog runs .\n").stdout
     line = run("score", tagger, "--format", "text", "--per-sentence", input="The dog runs .\n").stdout
@@ -165,14 +165,14 @@ def test_ctrl_c_saves_the_model(files):
     assert child.returncode == 0, err_text
     assert "stopped by the caller" in out_text
     assert "stopping after this iteration" in err_text
-    assert figures("score", str(out), str(files / "test.raw"), "--format", "text")["log_evidence"] < 0
+    assert figures("score", str(out), str(files / "test.raw"), "--format", "text")["log_prob"] < 0
 
 
 def test_development_file_and_checkpoint(files):
     out, checkpoint = str(files / "watched"), files / "state"
     arguments = [str(files / "train.raw"), "--n-states", "6", "--tol", "0", "--checkpoint", str(checkpoint), "-o", out]
     stopped = trained(*arguments, "--dev", str(files / "test.raw"), "--max-minutes", "1e-6")
-    assert (stopped["iterations"], stopped["dev_metric"]) == (1, "log evidence per token")
+    assert (stopped["iterations"], stopped["dev_metric"]) == (1, "log-probability per token")
     assert checkpoint.exists()
     outcome = trained(*arguments, "--dev", str(files / "test.raw"), "--max-iter", "4")
     assert outcome["iterations"] == 4

@@ -39,7 +39,7 @@ def test_training_prints_the_outcome(files):
     assert (outcome["states"], outcome["rank"], outcome["iterations"]) == (8, 3, 6)
     model = HMMLanguageModel.load(files / "kernel")
     assert_allclose(outcome["dev"], model.score(files / "ptb.valid.txt"), rtol=1e-4)
-    assert outcome["dev_metric"] == "log evidence per token"
+    assert outcome["dev_metric"] == "log-probability per token"
     assert model.input_["format"] == "text"
     assert "objective" in call(
         "train", "hmm-lm", files / "ptb.train.txt", "--n-states", 4, *SMALL, "--out", files / "m"

@@ -1,4 +1,4 @@
-"""data count, train kneser-ney, lbl and mrf-tagger, and queries of these models."""
+"""data count, train kneser-ney, log-bilinear and mrf-tagger, and queries of these models."""
 
 import gzip
 import json
@@ -60,7 +60,7 @@ def test_errors_of_counting(folder):
 
 
 def test_left_to_right_models(folder):
-    for command in (["kneser-ney", "--order", "3"], ["lbl", "--rank", "4", "--max-iter", "2"]):
+    for command in (["kneser-ney", "--order", "3"], ["log-bilinear", "--rank", "4", "--max-iter", "2"]):
         model = str(folder / command[0])
         texts = [str(folder / "train.txt"), "--dev", str(folder / "dev.txt")]
         done = run("train", *command, *texts, "--min-count", "2", "-o", model, "--json")
@@ -81,7 +81,11 @@ def test_unknown_words_are_no_error_by_default(folder, tmp_path):
     """The development text has words that the training text lacks; both are read with default settings."""
     train, dev = str(folder / "train.txt"), str(folder / "dev.txt")
     texts, counts = (train, "--dev", dev, "--quiet"), str(tmp_path / "counts")
-    for kind, *options in (("kneser-ney",), ("lbl", "--rank", "2", "--max-iter", "1"), ("mrf-lm", "--rank", "2")):
+    for kind, *options in (
+        ("kneser-ney",),
+        ("log-bilinear", "--rank", "2", "--max-iter", "1"),
+        ("mrf-lm", "--rank", "2"),
+    ):
         options += ["--max-iter", "2"] if kind == "mrf-lm" else []
         model = str(tmp_path / kind)
         done = run("train", kind, *texts, *options, "-o", model, "--json")
@@ -131,7 +135,7 @@ def dev_perplexity(outcome: dict) -> float:
 
 def test_the_bundled_corpus(tmp_path):
     options = ["--bundled", "--min-count", "2", "--dev", "bundled:dev", "--quiet", "--json", "-o"]
-    for command in (["kneser-ney", "--order", "2"], ["lbl", "--rank", "2", "--max-iter", "1"]):
+    for command in (["kneser-ney", "--order", "2"], ["log-bilinear", "--rank", "2", "--max-iter", "1"]):
         outcome = json.loads(run("train", *command, *options, str(tmp_path / command[0])).stdout)
         assert outcome["words"] == 2626
         assert 50 < dev_perplexity(outcome) < 400
@@ -143,7 +147,7 @@ def test_a_directory_of_shards_is_scored(folder, tmp_path):
     (tmp_path / "shards" / "1.txt").write_text("".join(text[:50]))
     (tmp_path / "shards" / "2.gz").write_bytes(gzip.compress("".join(text[50:]).encode()))
     options = ["--min-count", "2", "--quiet", "--max-iter", "2", "--rank", "2", "--force", "-o", str(tmp_path / "m")]
-    for kind in ("mrf-lm", "lbl"):
+    for kind in ("mrf-lm", "log-bilinear"):
         assert run("train", kind, str(folder / "train.txt"), *options).returncode == 0
         one, many = (
             json.loads(run("score", str(tmp_path / "m"), str(path), "--json").stdout)

@@ -29,7 +29,8 @@ KINDS = {  # command: file, options, texts on the page
              ["--dev", "{dev}.raw", "--rank", "4", "--window", "1", "--min-count", "2", "--max-iter", "3"],
             ["Blanks", "Nearest neighbors", "Development data"]),
     "kneser-ney": ("some.raw", ["--order", "3", "--min-count", "2"], ["Word by word", "N-grams"]),
-    "lbl": ("some.raw", ["--rank", "4", "--max-iter", "2", "--min-count", "2"], ["Perplexity", "Nearest neighbors"]),
+    "log-bilinear": ("some.raw", ["--rank", "4", "--max-iter", "2", "--min-count", "2"],
+                     ["Perplexity", "Nearest neighbors"]),
     "hmm-lm": ("some.raw", ["--n-states", "4", "--hidden", "4", "--max-iter", "1", "--min-count", "2"],
                ["Perplexity", "States"]),
 }  # fmt: skip
@@ -95,7 +96,7 @@ def test_induced_states(folder):
     model = folder / "induced"
     options = ["--n-states", "4", "--max-iter", "3", "--out", model, "--quiet"]
     run("train", "hmm", folder / "some.raw", *options, "--report", folder / "induced.html")
-    assert "Log evidence" in (folder / "induced.html").read_text()
+    assert "Log-probability" in (folder / "induced.html").read_text()
     run("evaluate", model, folder / "dev.txt", "--format", "columns", "--label", "1", "--report", folder / "i.html")
     assert "Gold labels of the states" in " ".join(check_page((folder / "i.html").read_text()).words)
 

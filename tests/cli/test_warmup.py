@@ -22,12 +22,12 @@ def run(cache, *arguments):
 
 
 def test_processes_compile_what_is_missing(tmp_path):
-    done = run(tmp_path, "lbl", "kneser-ney", "--jobs", "2", "--json")
+    done = run(tmp_path, "log-bilinear", "kneser-ney", "--jobs", "2", "--json")
     assert done.returncode == 0, done.stderr
     assert done.stderr == ""
     figures = json.loads(done.stdout)
     assert figures["compiled"] > 0
-    again = run(tmp_path, "lbl", "--jobs", "1")
+    again = run(tmp_path, "log-bilinear", "--jobs", "1")
     assert "kernels ready (0 compiled, " in again.stderr  # behind its progress, on a busy machine
     assert again.stdout == ""
 

@@ -25,7 +25,18 @@ from trelliswork.report import Page, Sample, evaluation_page, training_page
 EVIL = '<img src="https://example.org/x.png" onerror="alert(1)"><script>throw 1</script>'
 LONG = "Donaudampfschifffahrtselektrizitätenhauptbetriebswerkbauunterbeamtengesellschaft" * 2
 TRAIN, DEV = bundled.load("train")[:60], bundled.load("dev")[:20]
-KINDS = ("crf", "factorial-crf", "hmm", "hmm-lm", "kneser-ney", "lbl", "mrf-lm", "mrf-tagger", "parser", "pcfg")
+KINDS = (
+    "crf",
+    "factorial-crf",
+    "hmm",
+    "hmm-lm",
+    "kneser-ney",
+    "log-bilinear",
+    "mrf-lm",
+    "mrf-tagger",
+    "parser",
+    "pcfg",
+)
 
 
 @cache
@@ -90,13 +101,13 @@ def _pages(kind: str) -> list[Page]:
         return [training_page(model, outcome, sample=labeled)]
     model = {
         "kneser-ney": KneserNey(3),
-        "lbl": LogBilinear(2, rank=4, max_iter=2),
+        "log-bilinear": LogBilinear(2, rank=4, max_iter=2),
         "mrf-lm": MRFLanguageModel(1, rank=4, max_iter=3),
         "hmm-lm": HMMLanguageModel(4, hidden=4, max_iter=1),
     }[kind].fit(text, **({"dev": text[:20]} if kind != "kneser-ney" else {}))
     pages = [training_page(model, outcome, sample=Sample("training", text))]
     if kind == "kneser-ney":  # the same for all language models
         figures = {"sentences": 60, "tokens": 700, "perplexity": 99.5, "kind": "exact"}
-        figures["log_evidence_of_sentences"] = model.log_prob(text).tolist()
+        figures["log_prob_of_sentences"] = model.log_prob(text).tolist()
         pages.append(evaluation_page(model, figures, file="test", sample=Sample("test", text)))
     return pages

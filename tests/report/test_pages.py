@@ -18,11 +18,11 @@ SHOWN = {  # on the page about training
     "hmm": ["Hidden Markov model", "The posterior of a sentence", "States", "Next states", "Confusion matrix"],
     "hmm-lm": ["HMM language model", "Perplexity", "Word by word", "Blanks", "States"],
     "kneser-ney": ["Kneser-Ney language model", "Word by word", "Blanks", "N-grams", "Random sentences"],
-    "lbl": ["Log-bilinear language model", "Perplexity", "Word by word", "Nearest neighbors"],
+    "log-bilinear": ["Log-bilinear language model", "Perplexity", "Word by word", "Nearest neighbors"],
     "mrf-lm": ["Markov random field language model", "Blanks", "Nearest neighbors", "Development data"],
     "mrf-tagger": ["MRF tagger", "Largest weights", "Label pairs", "Most confident errors"],
     "parser": ["Dependency parser", "A tree and its arcs", "By length", "By label", "Development data"],
-    "pcfg": ["Probabilistic grammar", "Log evidence", "A tree and its spans", "Rules", "Words", "Random sentences"],
+    "pcfg": ["Probabilistic grammar", "Log-probability", "A tree and its spans", "Rules", "Words", "Random sentences"],
 }
 EVALUATED = {
     "crf": ["Results", "Confidence and errors", "The posterior of a sentence"],
@@ -47,11 +47,11 @@ def curves(model, steps, metric="") -> str:
 
 def test_language_models_show_perplexities():
     steps = [Step(1, math.log(50), dev=-math.log(60), learning_rate=0.1), Step(2, math.log(40), dev=-math.log(55))]
-    shown = curves(LogBilinear(), steps, "log evidence per token")
+    shown = curves(LogBilinear(), steps, "log-probability per token")
     assert "training, best 40.0000 at 2" in shown
     assert "development, best 55.0000 at 2" in shown
-    shown = curves(HMM(3), [Step(1, -9.0, log_evidence=-8.0, dev=-math.log(7))], "log evidence per token")
-    assert "Log evidence" in shown
+    shown = curves(HMM(3), [Step(1, -9.0, log_evidence=-8.0, dev=-math.log(7))], "log-probability per token")
+    assert "Log-probability" in shown
     assert "development, best 7.0000 at 1" in shown
     assert "bound by iteration" in curves(MRFLanguageModel(), [Step(1, 3.0, dev=-3.5)], "bound")
 

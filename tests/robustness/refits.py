@@ -68,7 +68,7 @@ ESTIMATORS = {
     "pcfg": (lambda: PCFG(3, n_preterminals=5, max_iter=1), TEXT, lambda m: m.perplexity(SENTENCES[:2])),
     "kneser-ney": (lambda: KneserNey(3), TEXT, lambda m: m.perplexity(SENTENCES)),
     "mrf": (lambda: MRFLanguageModel(1, rank=4, max_iter=1), TEXT, lambda m: m.perplexity(SENTENCES)),
-    "lbl": (lambda: LogBilinear(2, rank=4, max_iter=1), TEXT, lambda m: m.perplexity(SENTENCES)),
+    "log-bilinear": (lambda: LogBilinear(2, rank=4, max_iter=1), TEXT, lambda m: m.perplexity(SENTENCES)),
     "hmm-lm": (lambda: HMMLanguageModel(4, hidden=4, max_iter=1), TEXT, lambda m: m.perplexity(SENTENCES)),
 }
 

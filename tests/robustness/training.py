@@ -64,7 +64,7 @@ FAMILIES = {
     "pcfg-neural": lambda **o: t.PCFG(
         2, n_preterminals=3, neural=True, options={"embedding_size": 4}, max_iter=6, tol=1e-2
     ).fit(short(), **o),
-    "lbl": lambda **o: LogBilinear(context_size=1, rank=2, max_iter=5).fit(words(), **o),
+    "log-bilinear": lambda **o: LogBilinear(context_size=1, rank=2, max_iter=5).fit(words(), **o),
     "factorial": lambda **o: t.FactorialCRF(("pos", "chunk"), max_iter=8).fit(words(), layers(), **o),
 }
 

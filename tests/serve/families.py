@@ -52,7 +52,7 @@ MAKERS: dict[str, Callable[[], Any]] = {
     "mrf-lm": lambda: MRFLanguageModel(2, rank=4, max_iter=5, min_count=2).fit(WORDS),
     "hmm-lm": lambda: HMMLanguageModel(8, hidden=8, max_iter=1, min_count=2).fit(WORDS),
     "kneser-ney": lambda: KneserNey(3, min_count=2).fit(WORDS),
-    "lbl": lambda: LogBilinear(2, rank=4, max_iter=1, min_count=2).fit(WORDS),
+    "log-bilinear": lambda: LogBilinear(2, rank=4, max_iter=1, min_count=2).fit(WORDS),
 }
 
 

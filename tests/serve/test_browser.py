@@ -159,7 +159,7 @@ def test_fill_sample_and_neighbors_of_a_language_model(open_page, address, width
     check(opened, address("mrf-lm"))
 
 
-@pytest.mark.parametrize("name", ["crf", "ready", "numbers", "hmm-lm", "kneser-ney", "lbl"])
+@pytest.mark.parametrize("name", ["crf", "ready", "numbers", "hmm-lm", "kneser-ney", "log-bilinear"])
 def test_every_tab_of_other_models_opens(open_page, address, name):
     opened = open_page(address(name), 390)
     page = opened.page

@@ -22,7 +22,7 @@ ABILITIES = {
     "mrf-lm": {"fill", "score", "sample", "neighbors"},
     "hmm-lm": {"posterior", "fill", "next", "score", "sample"},
     "kneser-ney": {"fill", "next", "score", "sample"},
-    "lbl": {"fill", "next", "score", "sample", "neighbors"},
+    "log-bilinear": {"fill", "next", "score", "sample", "neighbors"},
 }
 EXAMPLES = {"ready": [["w=A"], ["w=cat", "bias"], ["w=."]], "numbers": [0, 1, 2]}
 CHAINS = ["crf", "chunker", "hmm", "hmm-2", "mrf-tagger"]
@@ -176,14 +176,14 @@ def test_a_grammar_with_too_many_rules_has_a_tree_but_no_evidence(model, monkeyp
 def test_language_models_answer_as_the_library_does(page, model):
     lm = page("hmm-lm")
     assert lm.facts()["score"]["any_word"]
-    one, any_word = (answer["log_p"] for answer in lm.answers("score", sentences=["The cat .", ["The", None, "."]]))
+    one, any_word = (answer["log_prob"] for answer in lm.answers("score", sentences=["The cat .", ["The", None, "."]]))
     assert any_word > one  # any word is more probable than one word
     assert page("mrf-lm").facts()["score"]["kind"] == "lower"
     ngrams = page("kneser-ney").ask("next", "The", n=5)
     assert len(ngrams["next"]) == 5
     assert not {"<s>", "</s>"} & {w["word"] for w in ngrams["next"]}
     assert ngrams["end"] == pytest.approx(model("kneser-ney").next_distribution(["The"])[0], rel=1e-12)
-    near = page("lbl").ask("neighbors", [page("lbl").facts()["word"]], n=5)["neighbors"]
+    near = page("log-bilinear").ask("neighbors", [page("log-bilinear").facts()["word"]], n=5)["neighbors"]
     assert [w["cosine"] for w in near] == sorted((w["cosine"] for w in near), reverse=True)
     states = page("hmm-lm").ask("posterior", "The cat .")
     assert states["labels"] == model("hmm-lm").predict([["The", "cat", "."]])[0]
@@ -198,13 +198,13 @@ def test_log_evidence_within_a_beam_is_a_lower_bound(page, model):
     assert exact.facts()["score"]["kind"] == "exact"
     pruned = Page(copy.copy(model("hmm")).set_params(beam="size=1"))
     assert pruned.facts()["score"]["kind"] == "lower"
-    assert pruned.ask("score", "The cat .")["log_p"] <= exact.ask("score", "The cat .")["log_p"]
+    assert pruned.ask("score", "The cat .")["log_prob"] <= exact.ask("score", "The cat .")["log_prob"]
 
 
 def test_evidence_that_the_lexicon_excludes_is_used_and_has_probability_zero(page):
     answer = page("hmm").ask("posterior", "the cat .", evidence=[["VBD"], None, None])
     assert answer["labels"][0] == "VBD"
-    assert answer["evidence"] == {"p": 0.0, "log_p": None, "kind": "exact"}
+    assert answer["evidence"] == {"p": 0.0, "log_prob": None, "kind": "exact"}
 
 
 def test_warnings_become_notes(model):

@@ -40,7 +40,7 @@ def test_answers_are_those_of_predict(service, tagger, words):
     for own, labels, row in zip(answer["answers"], tagger.predict(TEXT), rows, strict=True):
         assert own == {"labels": labels, "probabilities": [p[y] for p, y in zip(row, labels, strict=True)]}
     _, _, answer = service.post("/v1/lm/score", {"sentences": TEXT[:30]})
-    assert [one["log_p"] for one in answer["answers"]] == words.log_prob(TEXT[:30]).tolist()
+    assert [one["log_prob"] for one in answer["answers"]] == words.log_prob(TEXT[:30]).tolist()
     _, _, answer = service.post("/v1/fill", {"sentences": ["The ___ is ___ .", ["a", None]], "n": 3})
     want = [words.fill(sentence, 3) for sentence in ("The ___ is ___ .", ["a", None])]
     got = [[[(e["word"], e["p"]) for e in best] for best in one["blanks"]] for one in answer["answers"]]

@@ -19,7 +19,18 @@ from trelliswork.compute.compilation import Kernel, watching
 from trelliswork.errors import TrellisworkError
 
 WITH_TORCH = ("hmm-lm", "distributions")  # these need the extra
-NAMES = ("crf", "factorial-crf", "hmm", "kneser-ney", "lbl", "mrf-lm", "mrf-tagger", "parser", "pcfg", *WITH_TORCH)
+NAMES = (
+    "crf",
+    "factorial-crf",
+    "hmm",
+    "kneser-ney",
+    "log-bilinear",
+    "mrf-lm",
+    "mrf-tagger",
+    "parser",
+    "pcfg",
+    *WITH_TORCH,
+)
 
 
 def warmup(
@@ -109,7 +120,7 @@ def _use(name: str) -> None:
         ],
         "hmm-lm": [(lambda: tw.HMMLanguageModel(4, hidden=4, max_iter=1), words, None)],
         "kneser-ney": [(lambda: tw.KneserNey(3), words, None)],
-        "lbl": [(lambda: LogBilinear(4, max_iter=1), words, None)],
+        "log-bilinear": [(lambda: LogBilinear(4, max_iter=1), words, None)],
         "mrf-lm": [(lambda: tw.MRFLanguageModel(max_iter=2), words, None)],
         "mrf-tagger": [(lambda: tw.MRFTagger(max_iter=2), words, tags)],
         "parser": [(lambda: tw.DependencyParser(max_iter=1), tagged, trees)],

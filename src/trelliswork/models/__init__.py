@@ -30,7 +30,7 @@ FAMILIES = (
     ("HMM", "hmm", "hmm"),
     ("HMMLanguageModel", "hmm-lm", "hmm_lm"),
     ("KneserNey", "kneser-ney", "baselines.kneser_ney"),
-    ("LogBilinear", "lbl", "baselines.log_bilinear"),
+    ("LogBilinear", "log-bilinear", "baselines.log_bilinear"),
     ("MRFLanguageModel", "mrf-lm", "mrf"),
     ("MRFTagger", "mrf-tagger", "mrf_tagger"),
     ("PCFG", "pcfg", "pcfg"),

@@ -13,7 +13,7 @@ Line = tuple[str, list[float], list[float]]
 
 
 def learning_curves(model: Any) -> list[Html]:
-    """Draw the training of a model: objective, log evidence or perplexity, and the metric on the development data.
+    """Draw the training of a model: objective, log-probability or perplexity, and the metric on the development data.
 
     Models without a history (estimated by counting, or loaded from a file) have no charts.
     """
@@ -23,16 +23,16 @@ def learning_curves(model: Any) -> list[Html]:
     if not steps:
         return []
     if isinstance(model, NextWord) and steps[0].learning_rate is not None:
-        # Trained by stochastic gradients: the objective is minus the mean log evidence per token.
+        # Trained by stochastic gradients: the objective is minus the mean log-probability per token.
         lines = _lines("training", steps, lambda step: _exp(step.value))
         lines += _lines("development", judged, lambda step: _exp(-step.dev))
         return [line_chart(lines, x="iteration", y="perplexity", title="Perplexity", best="min")]
     if steps[0].log_evidence is not None:
-        lines, name = _lines("training", steps, lambda step: step.log_evidence), "Log evidence"
+        lines, name = _lines("training", steps, lambda step: step.log_evidence), "Log-probability"
     else:
         lines, name = _lines("training", steps, lambda step: step.value), "Objective"
     charts = [line_chart(lines, x="iteration", y=name.lower(), title=name)]
-    if judged and is_log_evidence(report.metric):
+    if judged and is_log_prob(report.metric):
         lines = _lines("development", judged, lambda step: _exp(-step.dev))
         charts.append(line_chart(lines, x="iteration", y="perplexity", title="Development data", best="min"))
     elif judged:
@@ -42,9 +42,9 @@ def learning_curves(model: Any) -> list[Html]:
     return [chart for chart in charts if chart]
 
 
-def is_log_evidence(metric: str) -> bool:
+def is_log_prob(metric: str) -> bool:
     """Return whether a metric is a mean log-probability per token, so that exp(-metric) is a perplexity."""
-    return metric.startswith(("log evidence", "mean log p"))
+    return metric.startswith("log-probability")
 
 
 def _exp(value: float) -> float:

@@ -29,14 +29,12 @@ def sentence_sections(model: Any, sample: Sample) -> list[Section]:
     return sections
 
 
-def score_sections(
-    log_evidence: Sequence[float], sentences: Sequence[Sequence[str]], end: bool = True
-) -> list[Section]:
+def score_sections(log_probs: Sequence[float], sentences: Sequence[Sequence[str]], end: bool = True) -> list[Section]:
     """Return the perplexity of a text by sentence length, and its hardest and easiest sentences.
 
     ``end``: the end of a sentence is an event, which counts as a token.
     """
-    rows = [(float(v), len(words) + end) for v, words in zip(log_evidence, sentences, strict=True)]
+    rows = [(float(v), len(words) + end) for v, words in zip(log_probs, sentences, strict=True)]
     bands = [
         [name, len(some), _perplexity([rows[n] for n in some])] for name, some in by_length([*map(len, sentences)])
     ]
@@ -55,7 +53,7 @@ def score_sections(
 
 
 def _perplexity(rows: Sequence[tuple[float, int]]) -> float:
-    """Return the perplexity of sentences given as (log evidence, number of events); infinite if one is impossible."""
+    """Return the perplexity of sentences given as (log-probability, events); infinite if one is impossible."""
     mean = -sum(v for v, _ in rows) / sum(events for _, events in rows)
     return math.exp(mean) if mean < 700 else math.inf
 

@@ -14,7 +14,7 @@ from trelliswork.metrics.tagging import TaggingReport
 from trelliswork.models.factorial.data import FactorialReport
 from trelliswork.models.tasks import Tagger, TreeParser
 from trelliswork.report import language_models, parsing, taggers
-from trelliswork.report.curves import is_log_evidence, learning_curves
+from trelliswork.report.curves import is_log_prob, learning_curves
 from trelliswork.report.learned import learned_sections
 from trelliswork.report.page import Page, Section, number, percent, side_by_side
 from trelliswork.report.samples import Sample
@@ -88,7 +88,7 @@ def evaluation_page(
     model : Estimator
     report : TaggingReport, InductionReport, FactorialReport, ParseReport or dict
         Results. For a grammar ``{"brackets": {name: BracketReport}, "perplexity": float}``, for a language model the
-        results of ``trelliswork score``, with ``log_evidence_of_sentences``.
+        results of ``trelliswork score``, with ``log_prob_of_sentences``.
     file : str
         File with the gold answers.
     name : str
@@ -140,10 +140,10 @@ def _results(model: Any, report: Any, sample: Sample | None) -> tuple[list[tuple
         cards = [*_rates("sentences", last.n_sentences, rates), ("perplexity", number(report["perplexity"], 2))]
         return cards, parsing.bracket_sections(report["brackets"], report["perplexity"])
     cards = [(key, number(report[key], 2)) for key in ("sentences", "tokens", "perplexity")]
-    cards.append(("log evidence", {"lower": "lower bound", "estimate": "estimate"}.get(report["kind"], "exact")))
+    cards.append(("log-probability", {"lower": "lower bound", "estimate": "estimate"}.get(report["kind"], "exact")))
     if sample is None:
         return cards, []
-    values = report["log_evidence_of_sentences"]
+    values = report["log_prob_of_sentences"]
     return cards, language_models.score_sections(values, sample.words(), getattr(model, "end", True))
 
 
@@ -177,7 +177,7 @@ def _cards(outcome: Mapping[str, Any]) -> list[tuple[str, str]]:
 
 def _development(value: float, metric: str) -> tuple[str, str]:
     """Return name and value of a metric on the development data."""
-    if is_log_evidence(metric):
+    if is_log_prob(metric):
         return "development perplexity", number(math.exp(min(-value, 700.0)), 2)
     return f"development {metric}".strip(), percent(value, 2) if 0 <= value <= 1 else number(value)
 

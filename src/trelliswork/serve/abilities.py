@@ -213,7 +213,7 @@ _ARCS = {
 PARSE = Ability(*_PARSE, (_PROBABILITIES,), together=True, schema=_ARCS)
 PARSE_TREES = Ability("parse", "Parse sentences: bracketed trees.", _parse, schema={"tree": STRING})
 # Not together: matrix products of other sizes round differently.
-SCORE = Ability(*_SCORE, schema={"log_p": {"type": ["number", "null"]}})
+SCORE = Ability(*_SCORE, schema={"log_prob": {"type": ["number", "null"]}})
 FILL = Ability(
     "fill",
     "Return the most probable words of blanks: null, or ___.",

@@ -145,7 +145,7 @@ def _evidence(answer: Answer) -> Plain:
     plain: Plain = {} if answer.entropy is None or log_p == -math.inf else {"entropy": number(answer.entropy)}
     if log_p is not None:
         log_p = -math.inf if math.isnan(log_p) else min(log_p, 0.0)
-        plain["evidence"] = {"p": math.exp(log_p), "log_p": number(log_p), "kind": answer.kind}
+        plain["evidence"] = {"p": math.exp(log_p), "log_prob": number(log_p), "kind": answer.kind}
     return plain
 
 

@@ -77,7 +77,7 @@ def test_training_stops_early_and_keeps_the_best_epoch(cycles):
     assert model.perplexity(cycles[:20]) < 1.9  # optimum 1.85: five first words, and the end with 1/6 after any word
     assert report.history == steps
     assert report.dev == max(step.dev for step in steps)
-    assert report.metric == "log evidence per token"
+    assert report.metric == "log-probability per token"
     assert_allclose(report.dev, model.score(cycles[:20]), rtol=1e-6)
     best = max(steps, key=lambda step: step.dev)
     assert report.value == best.value

@@ -82,7 +82,7 @@ def test_development_sentences_choose_the_iteration(algorithm):
     assert 0 < best < len(measured) - 1
     assert len(measured) == best + 1 + 3
     assert hmm.report_.dev == max(measured) == hmm.score(dev)
-    assert hmm.report_.metric == "log evidence per token"
+    assert hmm.report_.metric == "log-probability per token"
     assert f"kept iteration {best + 1} with" in hmm.report_.reason
     same = made(HMM, 6, max_iter=best + 1, **options).fit(X)
     np.testing.assert_array_equal(hmm.transitions(), same.transitions())
@@ -106,7 +106,7 @@ def test_counted_taggers_are_measured_once():
     hmm = HMM(order=2).fit(*corpus("train", 120), dev=dev)
     assert (hmm.report_.metric, hmm.report_.dev) == ("accuracy", hmm.score(*dev))
     hmm = HMM().fit(*corpus("train", 120), dev=(dev[0], None))
-    assert (hmm.report_.metric, hmm.report_.dev) == ("log evidence per token", hmm.score(dev[0]))
+    assert (hmm.report_.metric, hmm.report_.dev) == ("log-probability per token", hmm.score(dev[0]))
     assert hmm.report_.reason == "counted"
 
 

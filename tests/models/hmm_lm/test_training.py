@@ -278,7 +278,7 @@ def test_reasons_to_stop():
     hard = TrainingSettings(500, 100, 0.1)
     network = StateNetwork(NetworkShape(3, 9, 4))
     report = train(network, text, hard, watched(network, dev, patience=3))
-    assert report.reason.startswith("no better log evidence per token on the development data for 3 iterations")
+    assert report.reason.startswith("no better log-probability per token on the development data for 3 iterations")
     assert report.converged
     report = train(StateNetwork(NetworkShape(3, 9, 4)), text, TrainingSettings(2), Watch())
     assert report.reason == "2 epochs"

@@ -1,4 +1,4 @@
-"""``trelliswork train hmm-lm``, ``kneser-ney``, ``lbl`` and ``mrf-lm``: train a language model on text."""
+"""``trelliswork train hmm-lm``, ``kneser-ney``, ``log-bilinear`` and ``mrf-lm``: train a language model on text."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -65,7 +65,7 @@ def kneser_ney(
     return {"words": len(model.vocabulary_) - 1, "ngrams": model.n_ngrams(), "dev_perplexity": perplexity}
 
 
-def lbl(job: Job, model: "LogBilinear", train: TextFiles = None) -> dict[str, Any]:
+def log_bilinear(job: Job, model: "LogBilinear", train: TextFiles = None) -> dict[str, Any]:
     """Train a log-bilinear language model. Ctrl-C stops after the epoch and saves the model.
 
     Text has one sentence per line and words between white space. The model is a directory for score, evaluate,

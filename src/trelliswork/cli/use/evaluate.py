@@ -38,7 +38,7 @@ class Judged(NamedTuple):
     """Answers compared with gold."""
 
     report: Any  # for a page
-    sample: tuple[Any, ...]  # sentences, gold answers and labels of arcs for a page
+    sample: tuple[Any, ...]  # sentences, and gold answers if there are any, for a page
     plain: dict[str, Any]  # for JSON
     text: str
 
@@ -58,9 +58,9 @@ def evaluate(
         Literal["viterbi", "mbr", "mbr-span", "mbr-las"] | None,
         typer.Option(
             "--decoding",
-            help="viterbi: most probable structure. posterior: most expected correct labels or heads. mbr-span: best "
+            help="viterbi: most probable structure. mbr: most expected correct labels or heads. mbr-span: best "
             "expected F1 of spans (taggers). mbr-las: most expected correct heads and labels (parsers).",
-            show_default="viterbi; posterior for parsers",
+            show_default="viterbi; mbr for parsers",
         ),
     ] = None,
     scheme: SchemeOption = "auto",
@@ -86,7 +86,7 @@ def evaluate(
     sentences), a reliability diagram, and the fraction and accuracy of the answers that a threshold accepts.
     Induced states: many-to-one and one-to-one accuracy, V-measure and variation of information.
     Parsers: attachment scores. Grammars: brackets, with left- and right-branching trees for comparison.
-    Language models: log evidence and perplexity of a text.
+    Language models: log-probability and perplexity of a text.
 
     Example: trelliswork evaluate chunker test.txt --json
     """
@@ -202,5 +202,5 @@ def _grammar(grammar: Any, tokens: list[list[str]], trees: list[Any], source: In
 def _language_model(fitted: Any, source: Inputs, format: FileFormat) -> Judged:
     """Compute the perplexity of a text."""
     corpus, evidence, figures = scored(fitted, source, format)
-    report = figures | {"log_evidence_of_sentences": evidence.tolist()}
+    report = figures | {"log_prob_of_sentences": evidence.tolist()}
     return Judged(report, (corpus,), figures, summary(figures))

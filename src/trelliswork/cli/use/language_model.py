@@ -24,7 +24,7 @@ def sample(
 ) -> None:
     """Draw random sentences from a language model, an HMM or a grammar.
 
-    Draws are exact, except for Markov random fields of order 2 and more, which use Gibbs sampling.
+    Draws are exact, except for Markov random fields with a window of 2 and more, which use Gibbs sampling.
 
     Example: trelliswork sample tagger -n 3 --seed 1
     """

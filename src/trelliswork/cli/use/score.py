@@ -1,4 +1,4 @@
-"""``trelliswork score``: the log evidence of a text."""
+"""``trelliswork score``: the log-probability of a text."""
 
 import math
 from pathlib import Path
@@ -41,7 +41,7 @@ def score(
     sentences: Annotated[bool, typer.Option("--per-sentence", help="One line per sentence.")] = False,
     json: Annotated[bool, typer.Option("--json", help="Print the results as JSON.")] = False,
 ) -> None:
-    """Print the log evidence of a text under a model, and its perplexity per token (sentence ends count as tokens).
+    """Print the log-probability of a text under a model, and its perplexity per token (sentence ends count as tokens).
 
     Grammars have no trees for sentences of one word, which are skipped and counted.
     A model that scores unknown words by their endings estimates their probabilities: compare its results between
@@ -60,11 +60,11 @@ def score(
     rows = [row for part in current().gather(own) for row in part]
     possible = [value if value > -math.inf else None for value, _ in rows]  # JSON has no infinity
     lines = [f"{value:.4f}\t{' '.join(words)}" for value, words in rows]
-    tell(json, figures | {"log_evidence_of_sentences": possible}, "\n".join(lines))
+    tell(json, figures | {"log_prob_of_sentences": possible}, "\n".join(lines))
 
 
 def scored(fitted: Any, source: Inputs, format: FileFormat) -> "tuple[Corpus, NDArray[np.float64], dict[str, Any]]":
-    """Return the text of this process, the log evidence of its sentences, and the results for all text."""
+    """Return the text of this process, the log-probability of its sentences, and the results for all text."""
     import numpy as np
 
     if getattr(fitted, "constituents", False):
@@ -93,7 +93,7 @@ def scored(fitted: Any, source: Inputs, format: FileFormat) -> "tuple[Corpus, ND
         "tokens": n_tokens,
         **({"too_short": n_short} if n_short else {}),
         "kind": fitted.kind,
-        "log_evidence": total if total > -math.inf else None,
+        "log_prob": total if total > -math.inf else None,
         "perplexity": math.exp(-total / n_events) if -total / n_events < 700 else None,  # null for impossible text
         "per": "token",
     }
@@ -106,12 +106,12 @@ def scored(fitted: Any, source: Inputs, format: FileFormat) -> "tuple[Corpus, ND
 
 def summary(figures: dict[str, Any]) -> str:
     """Return one line about the results of `scored`."""
-    total = -math.inf if figures["log_evidence"] is None else figures["log_evidence"]
+    total = -math.inf if figures["log_prob"] is None else figures["log_prob"]
     kind = {"exact": "", "lower": "a lower bound, ", "estimate": "an estimate, "}[figures["kind"]]
     perplexity = figures["perplexity"]
     text = (
         f"{plural(figures['sentences'], 'sentences')}, {plural(figures['tokens'], 'tokens')}: "
-        f"log evidence {total:.2f}, {kind}"
+        f"log-probability {total:.2f}, {kind}"
         + ("impossible" if perplexity is None else f"perplexity {perplexity:.2f} per token")
     )
     if figures.get("perplexity_known") is not None:

@@ -56,7 +56,7 @@ class LogBilinear(LeftToRight):
     An epoch costs O(distinct contexts * C * D). Results do not depend on the number of threads.
     """
 
-    family: ClassVar[str] = "lbl"
+    family: ClassVar[str] = "log-bilinear"
     _title: ClassVar[str] = "Log-bilinear language model"
 
     context_size: Annotated[int, Parameter("Number of preceding words that a word depends on.", minimum=1)] = 2
@@ -116,7 +116,7 @@ class LogBilinear(LeftToRight):
             held = contexts_of(other.ids, other.offsets, K)
             contexts, words = held
             development = Development(
-                "log evidence per token", lambda _: float(log_likelihoods(parameters, contexts, words).mean())
+                "log-probability per token", lambda _: float(log_likelihoods(parameters, contexts, words).mean())
             )
         mark = self._values("max_iter")
         all_data = *data, *(held or (None, None))

@@ -177,7 +177,7 @@ class HMM(ChainTagger, NextWord):
         y : list of lists, optional
             The state of each token, ``None`` where it is unknown; also ``None`` for a whole sentence.
         dev : (X, y) or X, optional
-            Development data: EM stops when the accuracy, or without y the mean log evidence per token, has not
+            Development data: EM stops when the accuracy, or without y the mean log-probability per token, has not
             increased for ``patience`` iterations, and the best iteration is kept. A measurement takes about as long as
             an iteration. In a group of processes every rank gets all of it.
         checkpoint : path, optional
@@ -233,7 +233,7 @@ class HMM(ChainTagger, NextWord):
         return self.log_prob(sentences), sum(len(sentence) + self._chain.has_end for sentence in sentences)
 
     def score(self, X: Sentences | Corpus, y: Any = None) -> float:
-        """Return the token accuracy if labels are given, else the mean log evidence per token.
+        """Return the token accuracy if labels are given, else the mean log-probability per token.
 
         Tokens whose label is ``None`` do not count; sentence ends count as tokens if they are events.
         """
@@ -373,7 +373,7 @@ class HMM(ChainTagger, NextWord):
         data: Any = dev if isinstance(dev, tuple) and len(dev) == 2 else (dev, None)
         sentences = read_sentences(data[0])
         labels = None if data[1] is None else fill_states(sentences, data[1])
-        metric = "log evidence per token" if labels is None else "accuracy"
+        metric = "log-probability per token" if labels is None else "accuracy"
 
         def sums(learned: Learned, first: int, last: int) -> tuple[float, float]:
             return self._measure(sentences[first:last], labels and labels[first:last], learned)

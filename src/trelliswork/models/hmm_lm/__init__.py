@@ -88,7 +88,7 @@ class HMMLanguageModel(Incremental):
     vocabulary_ : tuple of str
         Words; the end of a sentence is one more event.
     report_ : FitReport
-        Its iterations are epochs; values are negative log evidence per token of training batches, with dropout.
+        Its iterations are epochs; values are negative log-probability per token of training batches, with dropout.
 
     Examples
     --------

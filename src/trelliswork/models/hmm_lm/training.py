@@ -45,12 +45,12 @@ class TrainingSettings:
 
 
 def text_development(network: Network, sentences: Sentences) -> Development:
-    """Return the metric of the current parameters of a network: mean log evidence per token of held-out sentences."""
+    """Return the metric of a network: the mean log-probability per token of held-out sentences."""
 
     def measure(_: object) -> float:
         return float(log_evidences(network, sentences).sum()) / sentences.n_tokens if len(sentences) else 0.0
 
-    return Development("log evidence per token", measure)
+    return Development("log-probability per token", measure)
 
 
 @dataclass

@@ -297,7 +297,7 @@ def learn_pseudo(
     field = pseudo_likelihood.Field(*(torch.from_numpy(np.array(a, np.float32)) for a in (b[0], half * u, half * w)))
     development = None
     if other is not None:
-        development = Development("mean log p", lambda _: pseudo_likelihood.mean_log_p(field, other))
+        development = Development("log-probability per word", lambda _: pseudo_likelihood.mean_log_p(field, other))
     watch = watch_for(
         model, development, checkpoint, lambda: fingerprint(mark(model), text, other), callback, max_minutes
     )

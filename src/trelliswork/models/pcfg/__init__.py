@@ -170,7 +170,7 @@ class PCFG(TreeParser, LanguageModel):
         y : None
             Trees are hidden: labels are an error.
         dev : like X, optional
-            Development sentences: the iteration with the best log evidence per word is kept, and training stops
+            Development sentences: the iteration with the best log-probability per word is kept, and training stops
             ``patience`` iterations later. In a group of processes every rank gets all of them.
         checkpoint : path, optional
             A file for the state of training. If it exists, training resumes from it, with the same result.

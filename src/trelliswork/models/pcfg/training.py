@@ -124,7 +124,7 @@ def checked(sentences: Sequence[Sequence[str]]) -> Sequence[Sequence[str]]:
 
 
 def text_development(sentences: Sequence[Sequence[int]]) -> Development:
-    """Return the metric on sentences of at least two words: mean log evidence per word."""
+    """Return the metric on sentences of at least two words: mean log-probability per word."""
     longer = [s for s in sentences if len(s) > 1]
     if not longer:
         raise DataError("the development data have no sentence of at least two words.")
@@ -134,7 +134,7 @@ def text_development(sentences: Sequence[Sequence[int]]) -> Development:
         log_p = log_evidence(GrammarParameters(**parameters), text_batches(own), len(own))
         return float(log_p.sum()), sum(map(len, own))
 
-    return Development.of_shares("log evidence per word", len(longer), sums)
+    return Development.of_shares("log-probability per word", len(longer), sums)
 
 
 def learn(

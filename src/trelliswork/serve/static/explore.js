@@ -166,11 +166,11 @@ function scoreView() {
   return view("score", "Score", `One sentence per line.${any ? " A blank _ is any word." : ""}`, 4, example(), [], async (values) => {
     const answers = await askTyped("score", values.text.split("\n").filter((line) => line.trim()), {}, any);
     const remark = { exact: "Exact.", lower: "Lower bounds of log p; perplexities are upper bounds.", estimate: "Estimates." }[kind];
-    const perplexity = (s) => (s.log_p == null ? Infinity : Math.exp(-s.log_p / (s.words.length + end)));
+    const perplexity = (s) => (s.log_prob == null ? Infinity : Math.exp(-s.log_prob / (s.words.length + end)));
     return [el("div", { class: "scroll" }, el("table", { class: "list", id: "scores" },
       el("thead", {}, el("tr", {}, el("th", { text: "sentence" }), el("th", { class: "number", text: "log p" }), el("th", { class: "number", text: "perplexity" }))),
       el("tbody", {}, answers.map((s) => el("tr", {}, el("td", { text: s.words.join(" ") }),
-        el("td", { class: "number", text: s.log_p == null ? "impossible" : s.log_p.toFixed(2) }), el("td", { class: "number", text: perplexity(s) < 1e300 ? perplexity(s).toFixed(1) : "–" })))))),
+        el("td", { class: "number", text: s.log_prob == null ? "impossible" : s.log_prob.toFixed(2) }), el("td", { class: "number", text: perplexity(s) < 1e300 ? perplexity(s).toFixed(1) : "–" })))))),
     el("p", { class: "note", text: `${remark} Perplexity is per token.` })];
   });
 }
