@@ -2,6 +2,7 @@
 
 import inspect
 import math
+from copy import copy
 
 import numpy as np
 import pytest
@@ -9,7 +10,7 @@ import pytest
 import trelliswork
 from tests.estimators import made
 from tests.models.fitted import BUILDERS, PAIRS, SHORT, TAGS, TREES, WORDS, fitted
-from trelliswork import evaluate
+from trelliswork import calibrate, evaluate
 from trelliswork.data import bundled
 from trelliswork.errors import DataError, NotFittedError, ShapeError, TrellisworkError, ValueRangeError
 from trelliswork.learning.report import FitReport
@@ -165,6 +166,18 @@ def test_taggers_answer_alike(name):
     score = model.score(X, y)
     assert type(score) is float
     assert score == accuracy(model.predict(X), y)
+
+
+@pytest.mark.parametrize("name", TAGGERS)
+@pytest.mark.parametrize("calibrated", [False, True])
+def test_there_is_one_posterior(name, calibrated):
+    model = copy(fitted(name))
+    if calibrated:
+        calibrate(model, WORDS[:9], TAGS[:9])
+    known = [{TAGS[0][0], TAGS[1][0]}, *[None] * (len(TAGS[0]) - 1)]
+    marginals = model.posterior(WORDS[0], known=known).marginals()[0].numpy()
+    (rows,) = model.predict_marginals(WORDS[:1], known=[known])
+    np.testing.assert_allclose([[row[label] for label in model.labels_] for row in rows], marginals, atol=1e-12)
 
 
 @pytest.mark.parametrize("name", LANGUAGE_MODELS)

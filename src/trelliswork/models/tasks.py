@@ -140,7 +140,7 @@ class Tagger(Structured):
         """Return p(label | sentence, known labels, rules) for each token, as a dict by label, best first."""
         self._check_fitted()
         result = []
-        for ask, scores in self._asked(X, known, rules):
+        for ask, scores in self._asked(X, known, rules, map(queries.in_double, self._scored(X, known))):
             rows = unpad(self._marginals(ask, scores), scores.lengths)
             result += by_label(self.labels_, rows, scores.lengths)
         return result

@@ -94,6 +94,14 @@ def scaled(scores: Scores, factor: float) -> Scores:
     return replace(scores, log_unary=scores.log_unary * by, log_pairwise=scores.log_pairwise * by)
 
 
+def in_double(scores: Scores) -> Scores:
+    """Return chains with dense transitions in float64, in which posteriors are computed; others as they are."""
+    if isinstance(scores, SparseChain):
+        return scores
+    own, between = (values.astype(np.float64, copy=False) for values in (scores.log_unary, scores.log_pairwise))
+    return replace(scores, log_unary=own, log_pairwise=between)
+
+
 def _labels(scores: Scores, states: Integers) -> Integers:
     """Return the labels of states; -1 stays -1."""
     if not isinstance(scores, SparseChain):
