@@ -158,6 +158,9 @@ def test_language_models_score_and_fill(name):
     (filled,) = ask(model, [blanks], Want(n=3), "fill")
     assert filled.value == model.fill(blanks, 3)
     assert [word["p"] for word in plain(filled)["blanks"][0]] == [p for _, p in filled.value[0]]
+    assert plain(filled)["kind"] == "exact"
+    (several,) = ask(model, [[None, *sentences[0][1:-1], None]], Want(n=3), "fill")
+    assert several.kind == ("exact" if name in ("HMM", "HMMLanguageModel", "PCFG") else "estimate")
     if hasattr(model, "predict_next"):
         (following,) = ask(model, [sentences[0][:2]], Want(n=2), "next")
         assert following.value == model.predict_next(sentences[0][:2], 2)

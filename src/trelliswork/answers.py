@@ -161,7 +161,7 @@ class Answer:
         if self.task == "next":
             return {"next": ranked(self.value)}
         if self.task == "fill":
-            return {"blanks": [ranked(words) for words in self.value]}
+            return {"blanks": [ranked(words) for words in self.value], "kind": self.kind}
         plain = _plain(self.value)
         if self.probabilities is not None:
             plain["probabilities"] = self.probabilities
@@ -264,7 +264,9 @@ def ask(
     if task == "parse":
         return (_trees if model.constituents else _arcs)(model, X, want, decoding, known)
     if task == "fill":
-        return [Answer(task, s, [list(best) for best in model.fill(s, want.n, unknown=want.unknown)]) for s in X]
+        filled = [(s, [list(best) for best in model.fill(s, want.n, unknown=want.unknown)]) for s in X]
+        kinds = ["exact" if model._sums_blanks or len(best) == 1 else "estimate" for _, best in filled]
+        return [Answer(task, s, best, kind) for (s, best), kind in zip(filled, kinds, strict=True)]
     if task == "next":
         return [Answer(task, s, list(model.predict_next(s, want.n, unknown=want.unknown))) for s in X]
     kind = model.kind

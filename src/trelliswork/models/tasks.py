@@ -345,6 +345,7 @@ class LanguageModel(Estimator):
 
     _words: Vocabulary
     _fit_sets: ClassVar[str] = "_words"
+    _sums_blanks: ClassVar[bool] = True  # whether the list of a blank sums over the words of the others
     _tokens: ClassVar[tuple[type, ...]] = (str,)
 
     @property
@@ -394,7 +395,8 @@ class LanguageModel(Estimator):
         Returns
         -------
         list of lists of (word, probability)
-            One list per blank, in the order of the sentence. With several blanks each list is a marginal distribution.
+            One list per blank, in the order of the sentence. With several blanks each list is a marginal distribution;
+            models that score whole sentences estimate it, given the best words of the other blanks (``Answer.kind``).
             Probabilities are those of the model, not renormalized: those of all answers sum to 1 minus that of
             ``<unk>`` if it is left out.
         """

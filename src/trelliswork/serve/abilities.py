@@ -220,7 +220,7 @@ FILL = Ability(
     _fill,
     (replace(_N, help="Number of words per blank."),),
     blanks=True,
-    schema={"blanks": array(array(_WORD))},
+    schema={"blanks": array(array(_WORD)), "kind": STRING},
 )
 NEXT = Ability(*_NEXT, (_N,), schema={"next": array(_WORD), "end": NUMBER})
 SAMPLE = Ability(

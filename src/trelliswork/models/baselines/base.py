@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,6 +32,7 @@ class LeftToRight(Incremental):
     """
 
     _words: Vocabulary
+    _sums_blanks: ClassVar[bool] = False
 
     @property
     def _reach(self) -> int:
@@ -117,9 +118,9 @@ class LeftToRight(Incremental):
     def fill(self, sentence: str | Sequence[str | None], n: int = 10, *, unknown: bool = False) -> list[Ranked]:
         """Return the n most probable words for each blank (``None``, or ``___`` in a string), given both sides.
 
-        Exact for one blank: the sentences with each word are scored. With several blanks each list is given the best
-        words of the others (`tasks.fill_blanks`). ``<unk>`` is one of the words if ``unknown``; probabilities are those
-        of the model in either case.
+        Exact for one blank: the sentences with each word are scored. With several blanks an estimate: each list is
+        given the best words of the others. ``<unk>`` is one of the words if ``unknown``; probabilities are those of the
+        model in either case.
         """
         self._check_fitted()
         check_count("n", n)

@@ -89,6 +89,7 @@ class MRFLanguageModel(LanguageModel):
     """
 
     family: ClassVar[str] = "mrf-lm"
+    _sums_blanks: ClassVar[bool] = False
     _title: ClassVar[str] = "Markov random field language model"
     _fit_sets: ClassVar[str] = "field_"
 
@@ -259,7 +260,7 @@ class MRFLanguageModel(LanguageModel):
     def fill(self, sentence: str | Sequence[str | None], n: int = 10, *, unknown: bool = False) -> list[Ranked]:
         """Return the n most probable words for each blank (``None``, or ``___`` in a string), given all other words.
 
-        Exact for one blank. With several blanks each list is given the best words of the others (`tasks.fill_blanks`).
+        Exact for one blank. With several blanks an estimate: each list is given the best words of the others.
         ``<unk>`` is one of the words if ``unknown``; probabilities are those of the model in either case.
         """
         self._check_fitted()
