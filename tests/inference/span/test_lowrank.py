@@ -9,7 +9,6 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 from tests.oracle.trees import derivations
 from trelliswork.compute import threads
-from trelliswork.errors import ShapeError
 from trelliswork.inference.span import grammar, lowrank, reference
 from trelliswork.inference.span.autograd import lowrank_log_partition
 from trelliswork.inference.span.potentials import LowRankGrammar
@@ -125,10 +124,3 @@ def test_results_do_not_depend_on_the_number_of_threads():
             results.append((run.log_z, run.roots, run.ups, run.lefts, run.rights, run.terminals, run.spans))
     for first, second in zip(*results, strict=True):
         assert_array_equal(first, second)
-
-
-def test_shapes_are_checked():
-    g = random_grammar(4, [3])
-    g.check()
-    with pytest.raises(ShapeError, match="log_right"):
-        LowRankGrammar(g.log_root, g.log_up, g.log_left, g.log_right[:, 1:], g.log_terminals, g.lengths).check()

@@ -265,3 +265,16 @@ def test_other_refusals(models):
         models["dense"].score([["a"]])
     with pytest.raises(ValueRangeError, match="max_length"):
         models["dense"].sample(1, max_length=1)
+
+
+@pytest.mark.parametrize("name", ["dense", "low rank"])
+def test_damaged_shapes_are_refused(models, name):
+    plain, arrays = models[name]._content()
+    PCFG._restored("a copy", plain, arrays)
+    for damaged, array in arrays.items():
+        for other in (array[1:], array[..., :-1], np.where(array == array.max(), np.nan, array)):
+            with pytest.raises(DataError):
+                PCFG._restored("a copy", plain, arrays | {damaged: other})
+    for missing in arrays:
+        with pytest.raises(DataError):
+            PCFG._restored("a copy", plain, {key: array for key, array in arrays.items() if key != missing})

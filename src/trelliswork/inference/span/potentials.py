@@ -5,8 +5,6 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from trelliswork.compute.checks import check_lengths, check_scores, check_shape
-
 Doubles = NDArray[np.float64]
 Integers = NDArray[np.int64]
 
@@ -52,19 +50,6 @@ class LowRankGrammar:
         """The sizes B, n, N, P, R."""
         B, n, P = self.log_terminals.shape
         return B, n, len(self.log_root), P, len(self.log_left)
-
-    def check(self) -> None:
-        """Raise an error if shapes do not match or values are nan or +inf."""
-        sizes = check_shape("log_root", self.log_root.shape, "N")
-        sizes = check_shape("log_up", self.log_up.shape, "N R", **sizes)
-        sizes = check_shape("log_left", self.log_left.shape, "R S", **sizes)
-        check_shape("log_right", self.log_right.shape, "R S", **sizes)
-        P = sizes["S"] - sizes["N"]
-        batch = check_shape("log_terminals", self.log_terminals.shape, "B n P", P=P)
-        check_lengths(self.lengths, batch["B"], batch["n"])
-        for name in ("log_root", "log_up", "log_left", "log_right"):
-            check_scores(name, getattr(self, name))
-        check_scores("log_terminals", self.log_terminals, np.arange(batch["n"]) < self.lengths[:, None])
 
     def take(self, which: NDArray[np.integer]) -> "LowRankGrammar":
         """Return the scores of the sentences ``which``."""

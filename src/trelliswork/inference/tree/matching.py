@@ -11,28 +11,20 @@ from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
-from numpy.typing import NDArray
 
 from trelliswork.inference.tree.nearly import NearlyProjective
 from trelliswork.inference.tree.passes import Passes
-from trelliswork.inference.tree.potentials import Potentials
+from trelliswork.inference.tree.potentials import Doubles, Potentials
 
-Doubles = NDArray[np.float64]
 RATE, LONGEST = 0.3, 1.0  # of a step, before its combination with others
+TOLERANCE, MAX_ITER = 1e-7, 200
 MEMORY = 8  # steps that are combined
 LEAST = 1e-9  # marginals below it keep their scores
 FLOOR = 1e-12  # of a marginal in a logarithm
 
 
-def match_marginals(
-    engine: Passes | NearlyProjective,
-    start: Potentials,
-    marginals: Doubles,
-    *,
-    tolerance: float = 1e-7,
-    max_iter: int = 200,
-) -> Doubles:
-    """Return arc scores (B, n+1, n+1) whose tree marginals are the given ones, to within the tolerance.
+def match_marginals(engine: Passes | NearlyProjective, start: Potentials, marginals: Doubles) -> Doubles:
+    """Return arc scores (B, n+1, n+1) whose tree marginals are the given ones, to within `TOLERANCE`.
 
     Arcs with a score of -inf in ``start`` keep it. Time: about 70 times that of ``engine.expectations``.
     """
@@ -42,10 +34,10 @@ def match_marginals(
     x = np.where(free, log_arc, 0.0)
     places: list[Doubles] = []
     steps: list[Doubles] = []
-    for _ in range(max_iter):
+    for _ in range(MAX_ITER):
         scores = np.where(free, x, log_arc)
         p = engine.expectations(replace(start, log_arc=scores))[1]
-        if np.abs(np.where(free, p - marginals, 0.0)).max(initial=0.0) <= tolerance:
+        if np.abs(np.where(free, p - marginals, 0.0)).max(initial=0.0) <= TOLERANCE:
             break
         step = np.clip(np.where(free, RATE * (target - np.log(np.maximum(p, FLOOR))), 0.0), -LONGEST, LONGEST)
         places, steps = [*places[-MEMORY:], x], [*steps[-MEMORY:], step]

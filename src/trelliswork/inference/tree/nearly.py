@@ -39,13 +39,6 @@ class NearlyProjective:
         log_z, weight = self._total(flat, full)
         return log_z, _mixed(few, many, weight)
 
-    def crossing_probability(self, potentials: Potentials) -> Doubles:
-        """Return p(the tree has crossing arcs) (B,); 0 where no tree is possible."""
-        flat = eisner.log_partition(potentials)
-        log_z = self._total(flat, matrix_tree.log_partition(potentials))[0]
-        possible = log_z > -np.inf
-        return np.where(possible, -np.expm1(np.minimum(flat - np.where(possible, log_z, 0.0), 0.0)), 0.0)
-
     def penalties(self, heads: Integers, lengths: Integers) -> Doubles:
         """Return the cost (B,) of trees (B, n): 0 if they have no crossing arcs."""
         return np.where(are_trees(heads, lengths, projective=True, single_root=False), 0.0, self.cost)

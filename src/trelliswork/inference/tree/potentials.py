@@ -47,14 +47,11 @@ class Potentials:
         return Potentials(self.log_arc[which], self.lengths[which], self.single_root)
 
 
-def tree_potentials(
-    log_arc: object, lengths: object = None, *, single_root: bool = True, check_values: bool = True
-) -> Potentials:
+def tree_potentials(log_arc: object, lengths: object = None, *, single_root: bool = True) -> Potentials:
     """Check arc scores and convert them for the kernels; the input arrays are left unchanged.
 
     ``log_arc[b, h, d]`` (B, n+1, n+1) scores the arc from h to d, node 0 the root; -inf forbids it. ``lengths`` (B,), 1
-    to n, are all n by default. With ``single_root`` exactly one word depends on node 0. Without ``check_values``, nan
-    and +inf are known to be absent.
+    to n, are all n by default. With ``single_root`` exactly one word depends on node 0.
     """
     array = np.asarray(log_arc)
     if array.dtype.kind not in "iubf":
@@ -62,8 +59,7 @@ def tree_potentials(
     B, n = check_arcs("log_arc", array.shape)
     checked = check_lengths(lengths, B, n)
     scores = np.ascontiguousarray(array, np.float64)
-    if check_values:
-        check_scores("log_arc", scores, arcs(checked, n))
+    check_scores("log_arc", scores, arcs(checked, n))
     return Potentials(scores, checked, bool(single_root))
 
 

@@ -451,8 +451,7 @@ class PCFG(TreeParser, LanguageModel):
     def _restore(self, plain: dict[str, Any], arrays: Arrays) -> None:
         self._words = Vocabulary.restored(plain["words"], UNKNOWN)
         self.parameters_ = GrammarParameters(**arrays)
-        if self.parameters_.sizes[2] != len(self._words) or any(np.isnan(a).any() for a in arrays.values()):
-            raise DataError("the weights do not match model.json: they belong to different models.")
+        self.parameters_.check(len(self._words))
 
 
 def _longer(sentences: Sentences) -> Sentences:

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_matrix
 
+from trelliswork.compute.checks import check_scores, check_shape
 from trelliswork.compute.limits import check_cost, check_sentences
 from trelliswork.compute.padding import pad, unpad
 from trelliswork.errors import ValueRangeError
@@ -59,6 +60,18 @@ class GrammarParameters:
     def named(self) -> dict[str, Doubles]:
         """Return the arrays that are not None, by name."""
         return {f.name: getattr(self, f.name) for f in fields(self) if getattr(self, f.name) is not None}
+
+    def check(self, n_words: int) -> None:
+        """Raise an error if shapes do not match each other and the number of words, or if a value is nan or +inf."""
+        named, shapes = self.named(), {"log_rules": "N S S", "log_up": "N R", "log_left": "R S", "log_right": "R S"}
+        N, P, _ = self.sizes
+        sizes = check_shape("log_root", self.log_root.shape, "N", S=N + P, P=P, V=n_words)
+        check_shape("log_emission", self.log_emission.shape, "P V", **sizes)
+        assert named.keys() & shapes.keys() in ({"log_rules"}, shapes.keys() - {"log_rules"})
+        for name, array in named.items():
+            if name in shapes:
+                sizes = check_shape(name, array.shape, shapes[name], **sizes)
+            check_scores(name, array)
 
     def scaled(self, factor: float) -> "GrammarParameters":
         """Return the grammar with all log probabilities multiplied by a factor; they are no probabilities any more.
