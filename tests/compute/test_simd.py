@@ -6,7 +6,7 @@ from numba import njit
 from numpy.testing import assert_allclose, assert_array_equal
 
 from tests.compiled import from_python
-from trelliswork.compute import parts, simd
+from trelliswork.compute import partial, simd
 from trelliswork.compute.kernels.rows import exp_row
 from trelliswork.compute.tiles import load_tile, tile
 
@@ -76,8 +76,8 @@ def test_arithmetic(dtype):
 @njit
 def _copy_part(a, n, fill, out):
     W = simd.lanes(a)
-    simd.store(out, 0, parts.load_part(a, 1, n, fill))
-    parts.store_part(out, W + 1, n, simd.load(a, 0))
+    simd.store(out, 0, partial.load_part(a, 1, n, fill))
+    partial.store_part(out, W + 1, n, simd.load(a, 0))
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
