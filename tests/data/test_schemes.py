@@ -7,11 +7,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.data.written import convert
 from trelliswork.data.schemes import (
     Span,
     _written,
     allowed_transitions,
-    convert,
     detect_scheme,
     file_scheme,
     labels_from_spans,

@@ -2,6 +2,8 @@
 
 import numpy as np
 
+from trelliswork.data.schemes import labels_from_spans, spans
+
 
 def uai_text(graph):
     """Return a graph as a ``MARKOV`` file."""
@@ -26,3 +28,8 @@ def crfsuite_text(corpus):
 
 def escaped(name):
     return name.replace("\\", "\\\\").replace(":", "\\:")
+
+
+def convert(labels, source, target):
+    """Return the labels of a sentence in another scheme; in their own they are repaired."""
+    return labels_from_spans(spans(labels, source), len(labels), target)

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.testing import assert_allclose
 
-from trelliswork.data.schemes import convert
+from tests.data.written import convert
 from trelliswork.errors import DataWarning, ShapeError, ValueRangeError
 from trelliswork.metrics.tagging import N_MISTAKES, Mistake, Score, TaggingReport, evaluate_tagging, gold_in_scheme_of
 

@@ -25,26 +25,15 @@ def _unescape(name: str) -> str:
     return _ESCAPED.sub(r"\1", name) if "\\" in name else name
 
 
-def _escape(name: str) -> str:
-    return name.replace("\\", "\\\\").replace(":", "\\:")
-
-
 class _Numbering(dict[str, int]):
-    """Ids of names as written in the file, in order of first appearance; ``names`` has them without escapes."""
+    """Ids of names as written in the file, in order of first appearance; ``ids`` are those of names without escapes."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.names: list[str] = []
+        self.ids: dict[str, int] = {}
 
     def __missing__(self, written: str) -> int:
-        name = _unescape(written)
-        canonical = _escape(name)
-        if canonical != written and canonical in self:  # one name written in two ways
-            number = self[canonical]
-        else:
-            number = self[canonical] = len(self.names)
-            self.names.append(name)
-        self[written] = number
+        number = self[written] = self.ids.setdefault(_unescape(written), len(self.ids))
         return number
 
 
@@ -116,7 +105,7 @@ def read_crfsuite(path: Readable, *, allow_empty: bool = False) -> AttributeCorp
         np.array(token_ptr, np.int64),
         np.array(ids, np.int32),
         None if values is None else np.array(values, np.float64),
-        numbering.names,
+        list(numbering.ids),
     )
 
 

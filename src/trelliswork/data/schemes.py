@@ -315,21 +315,6 @@ def file_scheme(sentences: Iterable[Sequence[str]], *, shared: bool = False) -> 
     return "iob1" if n["iob1"] > n["bio"] else "bio"
 
 
-def convert(labels: Sequence[str], source: Scheme, target: Scheme) -> list[str]:
-    """Convert the labels of one sentence to another scheme.
-
-    With ``source == target`` this repairs ill-formed labels.
-
-    Examples
-    --------
-    >>> convert(["B-NP", "I-NP", "B-VP", "O"], "bio", "bioes")
-    ['B-NP', 'E-NP', 'S-VP', 'O']
-    >>> convert(["I-NP", "I-NP", "O"], "bio", "bio")
-    ['B-NP', 'I-NP', 'O']
-    """
-    return labels_from_spans(spans(labels, source), len(labels), target)
-
-
 def from_grobid(labels: Iterable[str]) -> list[str]:
     """Return labels of GROBID, where ``I-<x>`` opens a field and ``<x>`` continues it, in BIO; none is lost.
 

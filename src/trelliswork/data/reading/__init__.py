@@ -350,11 +350,11 @@ def _standard(
 
     With ``strict``, labels that break their scheme are an error.
     """
-    from trelliswork.data.schemes import N_PLACES, convert, model_scheme, standard_labels
+    from trelliswork.data.schemes import N_PLACES, labels_from_spans, lenient_spans, model_scheme, standard_labels
 
     if layout.annotated:  # in BIO, and checked when they were read
         is_bio = how.scheme in (None, "auto") or model_scheme(how.scheme) == "bio"
-        return labels if is_bio else [convert(row, "bio", "bioes") for row in labels]
+        return labels if is_bio else [labels_from_spans(lenient_spans(row), len(row), "bioes") for row in labels]
     found = standard_labels(labels, how.scheme)
     places = [_place(corpus, n, t) or f"sentence {n}, token {t}" for n, t in found.breaks[:N_PLACES]]
     broken = found.broken(places)
