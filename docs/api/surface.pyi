@@ -495,6 +495,7 @@ class TreebankSentence:
     heads: tuple[int, ...]
     relations: tuple[str, ...]
     tree: Tree
+    upos: tuple[str, ...]
 class UaiGraph:
     n_states: NDArray[np.int64]
     scopes: list[NDArray[np.int64]]

@@ -72,10 +72,10 @@ def test_malformed_bracketings_raise(text, complaint):
 def test_sentences_are_immutable_and_comparable():
     parts = (("Go", "!"), ("VB", "."), ("B-VP", "O"), (0, 1), ("root", "punct"))
     tree = Tree.parse("(S (VP (VB Go)) (. !))")
-    sentence = TreebankSentence(*parts, tree)
+    sentence = TreebankSentence(*parts, tree, ("VERB", "PUNCT"))
     assert len(sentence) == 2
     assert str(sentence) == "Go !"
-    assert sentence == TreebankSentence(*parts, tree)
-    assert hash(sentence) == hash(TreebankSentence(*parts, tree))
+    assert sentence == TreebankSentence(*parts, tree, ("VERB", "PUNCT"))
+    assert hash(sentence) == hash(TreebankSentence(*parts, tree, ("VERB", "PUNCT")))
     with pytest.raises(dataclasses.FrozenInstanceError):
         sentence.words = ()

@@ -16,6 +16,7 @@ SENTENCE = TreebankSentence(
     tree=Tree.parse(
         "(S (NP (NNS Cats)) (VP (VBP do) (RB n't) (VP (VB want) (S (VP (TO to) (VP (VB know) (NP (DT that)))))))(. .))"
     ),
+    upos=("NOUN", "AUX", "PART", "VERB", "PART", "VERB", "DET", "PUNCT"),
 )
 
 

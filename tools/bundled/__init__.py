@@ -37,8 +37,8 @@ def corpus() -> bytes:
 
 
 def line(sentence: TreebankSentence) -> str:
-    """Return a sentence as the file has it: tree, chunks, heads, relations."""
-    columns = (sentence.chunks, map(str, sentence.heads), sentence.relations)
+    """Return a sentence as the file has it: tree, chunks, heads, relations, universal tags."""
+    columns = (sentence.chunks, map(str, sentence.heads), sentence.relations, sentence.upos)
     return "\t".join([str(sentence.tree), *(" ".join(column) for column in columns)]) + "\n"
 
 

@@ -15,6 +15,7 @@ from itertools import pairwise
 
 from tools.bundled.chunks import chunk_tags
 from tools.bundled.morphology import takes_an
+from tools.bundled.universal import universal_tag
 from trelliswork.data.sentence import Tree, TreebankSentence
 
 HEAD = "head"
@@ -55,13 +56,15 @@ def annotate(root: Node) -> TreebankSentence:
     heads = [0] * len(leaves)
     relations = ["root"] * len(leaves)
     _attach(root, heads, relations)
+    words, tags = tuple(node.word for node in leaves), tuple(node.label for node in leaves)
     return TreebankSentence(
-        words=tuple(node.word for node in leaves),
-        tags=tuple(node.label for node in leaves),
+        words=words,
+        tags=tags,
         chunks=chunk_tags(root),
         heads=tuple(heads),
         relations=tuple(relations),
         tree=_freeze(root),
+        upos=tuple(map(universal_tag, tags, relations, words)),
     )
 
 

@@ -5,7 +5,7 @@ agreement, ambiguous words, prepositional phrases that attach by preference, nes
 words in the development and test parts that do not occur in the training part.
 
 The file ``bundled.xz`` has one sentence per line: the constituent tree, whose leaves are the words and their tags, then
-chunks, heads and relations, separated by tabs. ``python -m tools.bundled`` in a clone writes it.
+chunks, heads, relations and universal tags, separated by tabs. ``python -m tools.bundled`` in a clone writes it.
 """
 
 import lzma
@@ -55,8 +55,7 @@ def _load(split: str) -> tuple[TreebankSentence, ...]:
 
 
 def _sentence(line: str) -> TreebankSentence:
-    brackets, chunks, heads, relations = line.split("\t")
-    tree = Tree.parse(brackets)
+    brackets, *columns = line.split("\t")
+    tree, (chunks, heads, relations, upos) = Tree.parse(brackets), (tuple(column.split()) for column in columns)
     tags = tuple(node.label for node in tree.preterminals())
-    positions = tuple(map(int, heads.split()))
-    return TreebankSentence(tree.leaves(), tags, tuple(chunks.split()), positions, tuple(relations.split()), tree)
+    return TreebankSentence(tree.leaves(), tags, chunks, tuple(map(int, heads)), relations, tree, upos)

@@ -152,6 +152,8 @@ class TreebankSentence:
         Universal-Dependencies-style label of the arc from ``heads[i]``.
     tree : Tree
         Constituents; its leaves are ``words``, its preterminals ``tags``.
+    upos : tuple of str
+        Universal part-of-speech tags.
     """
 
     words: tuple[str, ...]
@@ -160,6 +162,7 @@ class TreebankSentence:
     heads: tuple[int, ...]
     relations: tuple[str, ...]
     tree: Tree
+    upos: tuple[str, ...]
 
     def __len__(self) -> int:
         return len(self.words)

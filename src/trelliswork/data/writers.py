@@ -5,49 +5,16 @@ from typing import TextIO
 
 from trelliswork.data.sentence import TreebankSentence
 
-_UPOS = {
-    **dict.fromkeys(("NN", "NNS"), "NOUN"),
-    **dict.fromkeys(("NNP", "NNPS"), "PROPN"),
-    **dict.fromkeys(("JJ", "JJR", "JJS"), "ADJ"),
-    **dict.fromkeys(("RB", "RBR", "RBS", "WRB"), "ADV"),
-    **dict.fromkeys(("VB", "VBD", "VBG", "VBN", "VBP", "VBZ"), "VERB"),
-    **dict.fromkeys(("DT", "PDT"), "DET"),
-    **dict.fromkeys(("PRP", "PRP$", "WP", "WP$", "WDT", "EX"), "PRON"),
-    **dict.fromkeys((".", ",", ":", "``", "''", "-LRB-", "-RRB-"), "PUNCT"),
-    **dict.fromkeys(("$", "#", "SYM"), "SYM"),
-    **dict.fromkeys(("IN", "RP", "TO"), "ADP"),
-    "MD": "AUX",
-    "CC": "CCONJ",
-    "CD": "NUM",
-    "POS": "PART",
-    "UH": "INTJ",
-}
-
-
-def _universal_tag(tag: str, relation: str, word: str) -> str:
-    """Return the universal tag; the relation decides where the Penn tag alone cannot."""
-    if tag.startswith("VB") and relation.split(":")[0] in ("aux", "cop"):
-        return "AUX"
-    if relation == "mark" and tag in ("IN", "TO"):
-        return "SCONJ" if tag == "IN" else "PART"
-    if tag == "WDT" and relation.split(":")[0] == "det":
-        return "DET"
-    if tag == "RB" and word.lower() in ("not", "n't"):
-        return "PART"
-    return _UPOS.get(tag, "X")
-
 
 def write_conllu(sentences: Iterable[TreebankSentence], file: TextIO) -> None:
     """Write sentences in CoNLL-U: ten columns, a blank line after each sentence.
 
-    Lemmas, features and enhanced arcs are empty (``_``). Universal tags are derived from the Penn tags, which are in
-    the XPOS column.
+    Lemmas, features and enhanced arcs are empty (``_``). Penn tags are in the XPOS column.
     """
     for number, sentence in enumerate(sentences, start=1):
         file.write(f"# sent_id = {number}\n# text = {sentence}\n")
-        rows = zip(sentence.words, sentence.tags, sentence.heads, sentence.relations, strict=True)
-        for i, (word, tag, head, relation) in enumerate(rows, start=1):
-            universal = _universal_tag(tag, relation, word)
+        rows = zip(sentence.words, sentence.upos, sentence.tags, sentence.heads, sentence.relations, strict=True)
+        for i, (word, universal, tag, head, relation) in enumerate(rows, start=1):
             file.write(f"{i}\t{word}\t_\t{universal}\t{tag}\t_\t{head}\t{relation}\t_\t_\n")
         file.write("\n")
 
