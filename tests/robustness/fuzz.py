@@ -108,7 +108,7 @@ def read_crfsuite(path: Path) -> None:
 
 
 def read_trees(path: Path) -> None:
-    for tree in t.read_trees(path, traces=True):
+    for tree in t.read_trees(path):
         assert str(t.Tree.parse(str(tree))) == str(tree)
     t.read_trees(path, punctuation=False, functions=False, unary=False)
 

@@ -151,23 +151,9 @@ def read_spans(
     if not columns and not allow_empty:
         raise no_sentence(source, "records with a text")
     reports.tell(source, strict)
-    flat = list(chain.from_iterable(columns))
-    unique: dict[str, str] = {}
-    starts, stops = (np.array([piece[k] for piece in flat], np.int64) for k in (1, 2))
-    corpus = AnnotatedText(
-        [[unique.setdefault(piece.text, piece.text) for piece in flat]],
-        np.cumsum([0, *map(len, columns)]).astype(np.int64),
-        source=source,
-        file=path,
-        text="".join(f"{document.text}\n" for document in documents),
-        starts=starts,
-        stops=stops,
-        format=format,
-        documents=documents,
-        ends=ends,
-        firsts=firsts,
-    )
-    return corpus, labels
+    text = "".join(f"{document.text}\n" for document in documents)
+    more: Any = {"format": format, "documents": documents, "ends": ends, "firsts": firsts}
+    return AnnotatedText.placed(columns, source=source, file=path, text=text, **more), labels
 
 
 def annotation_format(name: str) -> str:

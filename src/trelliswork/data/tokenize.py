@@ -10,10 +10,10 @@ from __future__ import annotations
 
 import re
 import warnings
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import chain, pairwise
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -249,13 +249,15 @@ class TokenizedText(Corpus):
     @classmethod
     def of(cls, text: str, split: Tokenizer = tokenize, source: str = "", before: int = 0) -> TokenizedText:
         """Return the sentences of a text, of a file with ``before`` characters before it."""
-        sentences = split(text)
-        pieces = [piece for sentence in sentences for piece in sentence]
-        offsets = np.cumsum([0, *map(len, sentences)]).astype(np.int64)
-        unique: dict[str, str] = {}
+        return cls.placed(split(text), before, source=source, text=text, before=before)
+
+    @classmethod
+    def placed(cls, sentences: Sequence[Sequence[Piece]], first: int = 0, **fields: Any) -> Self:
+        """Return sentences of tokens whose places count from the character ``first``."""
+        pieces, unique = list(chain.from_iterable(sentences)), dict[str, str]()
         words = [unique.setdefault(piece.text, piece.text) for piece in pieces]
-        starts, stops = (np.array([piece[k] for piece in pieces], np.int64) + before for k in (1, 2))
-        return cls([words], offsets, source=source, text=text, starts=starts, stops=stops, before=before)
+        starts, stops = (np.array([piece[k] for piece in pieces], np.int64) + first for k in (1, 2))
+        return cls([words], np.cumsum([0, *map(len, sentences)], dtype=np.int64), starts=starts, stops=stops, **fields)
 
 
 def read_raw_text(path: Readable, *, split: Tokenizer = tokenize, allow_empty: bool = False) -> TokenizedText:

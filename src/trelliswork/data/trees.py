@@ -19,7 +19,6 @@ _BRACKET = re.compile(r"[()]")
 def read_trees(
     path: Readable,
     *,
-    traces: bool = False,
     punctuation: bool = True,
     functions: bool = True,
     unary: bool = True,
@@ -32,8 +31,6 @@ def read_trees(
     path : str or path
         A plain or gzip file, ``-`` for the standard input; or a directory, whose ``*.mrg`` files are read in the order
         of their names.
-    traces : bool
-        Whether to keep empty elements (tag ``-NONE-``).
     punctuation : bool
         Whether to keep words tagged as punctuation (``PUNCTUATION``).
     functions : bool
@@ -46,7 +43,7 @@ def read_trees(
     Returns
     -------
     list of Tree
-        Without trees of which nothing is left.
+        Without empty elements (tag ``-NONE-``), and without trees of which nothing is left.
 
     Raises
     ------
@@ -60,7 +57,7 @@ def read_trees(
                 tree = Tree.parse(text)
             except ValueError as error:
                 raise DataError(f"{source_name(file)}:{line}: in the tree that starts here, {error}") from None
-            left = prune(tree, traces=traces, punctuation=punctuation, functions=functions, unary=unary)
+            left = prune(tree, punctuation=punctuation, functions=functions, unary=unary)
             if left is not None:
                 trees.append(left)
     if not trees and not allow_empty:
@@ -80,9 +77,7 @@ def tree_files(path: Readable) -> list[Readable]:
     return files
 
 
-def prune(
-    tree: Tree, *, traces: bool = False, punctuation: bool = True, functions: bool = True, unary: bool = True
-) -> Tree | None:
+def prune(tree: Tree, *, punctuation: bool = True, functions: bool = True, unary: bool = True) -> Tree | None:
     """Return a tree without the parts that are not kept, see `read_trees`; ``None`` if nothing is left.
 
     Examples
@@ -96,7 +91,7 @@ def prune(
     for node in reversed(tree.subtrees()):
         label = node.label
         if isinstance(node.children[0], str):
-            dropped = (label == TRACE and not traces) or (label in PUNCTUATION and not punctuation)
+            dropped = label == TRACE or (label in PUNCTUATION and not punctuation)
             done[id(node)] = None if dropped else node
             continue
         if not functions and not label.startswith("-"):

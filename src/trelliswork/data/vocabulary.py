@@ -33,13 +33,12 @@ class Vocabulary:
         The strings in the order of their ids; duplicates are an error.
     unknown : str or callable, optional
         The string that represents unlisted ones, such as ``UNKNOWN``, or a function that returns a stand-in for an
-        unlisted string, such as ``word_shape``. By default, looking up an unlisted string is an error.
-    default : str
-        Used for strings whose stand-in is not listed either. Only with a function ``unknown``.
+        unlisted string, such as ``word_shape``; ``UNKNOWN`` if the stand-in is not listed either. By default, looking
+        up an unlisted string is an error.
 
     Notes
     -----
-    The unknown string (or ``default``) is appended to the items if it is missing.
+    The unknown string (for a function ``UNKNOWN``) is appended to the items if it is missing.
 
     Examples
     --------
@@ -50,12 +49,10 @@ class Vocabulary:
     [0, 2]
     """
 
-    def __init__(
-        self, items: Iterable[str], *, unknown: str | Callable[[str], str] | None = None, default: str = UNKNOWN
-    ) -> None:
+    def __init__(self, items: Iterable[str], *, unknown: str | Callable[[str], str] | None = None) -> None:
         self.items = list(items)
         self.unknown = unknown
-        self.default = unknown if isinstance(unknown, str) else default
+        self.default = unknown if isinstance(unknown, str) else UNKNOWN
         if unknown is not None and self.default not in self.items:
             self.items.append(self.default)
         self.check_distinct()
@@ -82,7 +79,6 @@ class Vocabulary:
         *,
         min_count: int = 1,
         unknown: str | Callable[[str], str] | None = None,
-        default: str = UNKNOWN,
     ) -> "Vocabulary":
         """List the strings of sequences, most frequent first (ties in order of appearance).
 
@@ -97,7 +93,7 @@ class Vocabulary:
                 kept[item] += n
             elif unknown is not None:
                 kept[unknown if isinstance(unknown, str) else unknown(item)] += n
-        return cls((item for item, _ in kept.most_common()), unknown=unknown, default=default)
+        return cls((item for item, _ in kept.most_common()), unknown=unknown)
 
     @classmethod
     def restored(cls, items: Any, unknown: str | None, *, check: bool = True) -> "Vocabulary":

@@ -184,7 +184,7 @@ class PCFG(TreeParser, LanguageModel):
         if y is not None:
             raise ValueRangeError("a PCFG is trained on sentences alone: leave y out.")
         sentences = _sentences(X, training=True)
-        words = Vocabulary.from_sequences(sentences, min_count=self.min_count, unknown=UNKNOWN, default=UNKNOWN)
+        words = Vocabulary.from_sequences(sentences, min_count=self.min_count, unknown=UNKNOWN)
         held = None if dev is None else _sentences(dev)
         parameters, report = learn(self, sentences, held, words, checkpoint, callback, max_minutes)
         self._words, self.parameters_, self.report_ = words, parameters, report
