@@ -11,7 +11,7 @@ import numpy as np
 import torch
 
 from trelliswork import FactorGraph
-from trelliswork.inference.graph.potentials import BestPropagation, Propagation
+from trelliswork.distributions import BestPropagation, Propagation
 
 
 class AllEqual:

@@ -14,9 +14,13 @@ import inspect
 import re
 import sys
 import textwrap
+from abc import ABC
+from functools import cached_property
 from importlib import import_module
 from pathlib import Path
 from typing import Any
+
+from trelliswork.compute.display import Displayed
 
 ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs" / "api" / "surface.pyi"
@@ -72,10 +76,31 @@ def parameters(cls: Any) -> list[str]:
     return lines
 
 
+def is_shown(cls: type) -> bool:
+    """Return whether a class of the package is on the page."""
+    return cls.__module__.startswith("trelliswork") and not cls.__name__.startswith("_") and cls is not Displayed
+
+
+def base_names(cls: type) -> list[str]:
+    """Return the name of a base class, of torch with its module; instead of a private class the names of its bases."""
+    if cls in (object, Displayed, ABC):
+        return []
+    if cls.__module__.startswith("trelliswork") and cls.__name__.startswith("_"):
+        return [name for base in cls.__bases__ for name in base_names(base)]
+    return [f"torch.distributions.{cls.__name__}" if cls.__module__.startswith("torch.dist") else cls.__name__]
+
+
+def returned(value: Any) -> str:
+    """Return the type of a property."""
+    get = value.func if isinstance(value, cached_property) else value.fget
+    node = node_of(get) if inspect.isfunction(get) else None
+    return ast.unparse(node.returns) if isinstance(node, ast.FunctionDef) and node.returns is not None else "Any"
+
+
 def class_stub(cls: type) -> list[str]:
     """Return the stub of a class: its own public members; inherited ones are with the bases."""
     node, own = node_of(cls), vars(cls)
-    bases = [b.__name__ for b in cls.__bases__ if b is not object and b.__name__ != "Displayed"]
+    bases = [name for base in cls.__bases__ for name in base_names(base)]
     lines = parameters(cls) if "_declared" in own else []
     for item in node.body:
         name = item.target.id if isinstance(item, ast.AnnAssign) and isinstance(item.target, ast.Name) else ""
@@ -88,8 +113,8 @@ def class_stub(cls: type) -> list[str]:
             continue
         if isinstance(value, classmethod | staticmethod):
             lines.append(function(name, value.__func__, f"@{type(value).__name__}\n"))
-        elif isinstance(value, property):
-            lines.append(f"{name}: property")
+        elif isinstance(value, property | cached_property):
+            lines.append(f"{name}: {returned(value)}")
         elif inspect.isfunction(value) and inspect.unwrap(value).__module__.startswith("trelliswork"):
             lines.append(function(name, value))
     body = textwrap.indent("\n".join(lines) or "...", "    ").split("\n")
@@ -106,11 +131,9 @@ def surface() -> str:
         for name in sorted(names - {"__version__"}):
             value = getattr(place, name)
             for one in reversed(inspect.getmro(value)) if inspect.isclass(value) else (value,):
-                if inspect.isclass(one) and (
-                    not one.__module__.startswith("trelliswork") or one.__name__ == "Displayed"
-                ):
+                if inspect.isclass(one) and not is_shown(one):
                     continue
-                if not (inspect.isclass(one) or inspect.isfunction(one)):
+                if not (inspect.isclass(one) or inspect.isfunction(inspect.unwrap(one))):
                     out.append(f"{name}: {'module' if inspect.ismodule(one) else type(one).__name__}")
                 elif one in seen:
                     if one is value:

@@ -28,6 +28,14 @@ def test_the_page_is_python_and_has_what_users_need():
     assert fields[0] == "features"
 
 
+def test_pages_import_from_rooms():
+    """A reader of the pages needs the root, its rooms, one module per foreign tool, and engines on arrays."""
+    deeper = {"trelliswork.learning.distributed", "trelliswork.data.vocabulary"}
+    for module in surface.shown_imports():
+        room = module.split(".")[1:2]
+        assert module.count(".") < 2 or room in (["integrations"], ["inference"]) or module in deeper, module
+
+
 def test_a_change_is_seen(monkeypatch):
     from trelliswork import CRF
 

@@ -13,12 +13,16 @@ if TYPE_CHECKING:
     from trelliswork.data.corpus import AttributeCorpus as AttributeCorpus
     from trelliswork.data.corpus import Corpus as Corpus
     from trelliswork.data.crfsuite import read_crfsuite as read_crfsuite
+    from trelliswork.data.moments import Moments as Moments
+    from trelliswork.data.moments import count_moments as count_moments
     from trelliswork.data.reading import Layout as Layout
     from trelliswork.data.reading import open as open
+    from trelliswork.data.schemes import spans as spans
     from trelliswork.data.sentence import Tree as Tree
     from trelliswork.data.sentence import TreebankSentence as TreebankSentence
     from trelliswork.data.text import Lines as Lines
     from trelliswork.data.text import read_text as read_text
+    from trelliswork.data.trees import prune as prune
     from trelliswork.data.trees import read_trees as read_trees
     from trelliswork.data.uai import UaiGraph as UaiGraph
     from trelliswork.data.uai import read_uai as read_uai
@@ -31,10 +35,12 @@ _MODULES = {
     "conllu": "read_conllu read_dependencies",
     "corpus": "AttributeCorpus Corpus",
     "crfsuite": "read_crfsuite",
+    "moments": "Moments count_moments",
     "reading": "Layout open",
+    "schemes": "spans",
     "sentence": "Tree TreebankSentence",
     "text": "Lines read_text",
-    "trees": "read_trees",
+    "trees": "prune read_trees",
     "uai": "UaiGraph read_uai",
     "vocabulary": "Vocabulary",
 }

@@ -16,11 +16,13 @@ from trelliswork.distributions.tree_base import TreeExpectations
 from trelliswork.inference.chain.beam import Beam
 from trelliswork.inference.graph import (
     AtMostOne,
+    BestPropagation,
     Cardinality,
     ChainFactor,
     ExactlyOne,
     LowRankFactor,
     ProjectiveTreeFactor,
+    Propagation,
     SpanningTreeFactor,
 )
 
@@ -30,6 +32,7 @@ __all__ = [
     "Beam",
     "BeamChain",
     "Best",
+    "BestPropagation",
     "Cardinality",
     "ChainExpectations",
     "ChainFactor",
@@ -44,6 +47,7 @@ __all__ = [
     "NgramChain",
     "ProjectiveTree",
     "ProjectiveTreeFactor",
+    "Propagation",
     "RuledChain",
     "SemiMarkovChain",
     "SpanTree",

@@ -83,13 +83,13 @@ class Tagger(Structured):
     _tokens: ClassVar[tuple[type, ...]] = (str,)  # types of tokens, if they are words or columns
 
     @property
-    def labels_(self) -> Any:
+    def labels_(self) -> tuple[str, ...]:
         """Labels that the model can assign."""
         self._check_fitted()
         return self._labels.names
 
     @property
-    def classes_(self) -> Any:
+    def classes_(self) -> tuple[str, ...]:
         """Labels that the model can assign; scikit-learn's name of ``labels_``."""
         return self.labels_
 
@@ -307,7 +307,7 @@ class LayeredTagger(Tagger):
     _fit_sets: ClassVar[str] = "layers_"
 
     @property
-    def labels_(self) -> dict[str, tuple[str, ...]]:
+    def labels_(self) -> dict[str, tuple[str, ...]]:  # type: ignore[override]
         """Labels that the model can assign, by layer."""
         self._check_fitted()
         return {layer.name: layer.labels.names for layer in self.layers_}
