@@ -1,4 +1,4 @@
-"""Deterministic finite automata over numbered symbols: well-known constructions on tables of next states."""
+"""Deterministic finite automata over numbered letters: well-known constructions on tables of next states."""
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ MOST_STATES = 5_000  # of an automaton, while it is built
 
 @dataclass(frozen=True, eq=False)
 class Automaton:
-    """A complete deterministic automaton over A symbols; it starts in state 0.
+    """A complete deterministic automaton over A letters; it starts in state 0.
 
     Examples
     --------
@@ -27,11 +27,11 @@ class Automaton:
     step: NDArray[np.int32]  # (Q, A) the next state
     final: Mask  # (Q,) whether a sequence may end there
 
-    def accepts(self, symbols: Iterable[int]) -> bool:
-        """Return whether a sequence of symbols is accepted."""
+    def accepts(self, letters: Iterable[int]) -> bool:
+        """Return whether a sequence of letters is accepted."""
         state = 0
-        for symbol in symbols:
-            state = int(self.step[state, symbol])
+        for letter in letters:
+            state = int(self.step[state, letter])
         return bool(self.final[state])
 
     def __and__(self, other: "Automaton") -> "Automaton":
@@ -78,7 +78,7 @@ class Automaton:
         return not self.live[0]
 
     def accepts_length(self, n: int) -> bool:
-        """Return whether some sequence of n symbols is accepted."""
+        """Return whether some sequence of n letters is accepted."""
         states = np.zeros(len(self.final), bool)
         states[0] = True
         for _ in range(n):
@@ -93,7 +93,7 @@ class Automaton:
         Automata of the same sequences become equal. States are told apart by the shortest sequences that they accept
         and reject, and then by the groups that they lead to (Moore, 1956).
         """
-        columns = np.unique(self.step, axis=1)  # symbols with one column are one symbol
+        columns = np.unique(self.step, axis=1)  # letters with one column are one letter
         told_apart = np.column_stack([self.shortest, (~self).shortest])
         group, n = np.unique(told_apart, axis=0, return_inverse=True)[1].reshape(-1), 0
         while group.max() + 1 > n:
@@ -103,15 +103,15 @@ class Automaton:
         groups, step = numbered(lambda one: group[self.step[first[one]]].tolist(), int(group[0]))
         return Automaton(step, self.final[first[groups]])
 
-    def lifted(self, symbols: NDArray[np.integer]) -> "Automaton":
-        """Return the automaton that reads ``symbols[k]`` where k stands."""
-        return Automaton(np.ascontiguousarray(self.step[:, symbols]), self.final)
+    def lifted(self, letters: NDArray[np.integer]) -> "Automaton":
+        """Return the automaton that reads ``letters[k]`` where k stands."""
+        return Automaton(np.ascontiguousarray(self.step[:, letters]), self.final)
 
 
 def numbered(following: Callable[[int], list[int]], start: int) -> tuple[list[int], NDArray[np.int32]]:
     """Return the states that a start leads to, in order of discovery, and the table of next states by number.
 
-    ``following(state)`` returns the next state for each symbol.
+    ``following(state)`` returns the next state for each letter.
     """
     numbers, states, steps = {start: 0}, [start], []
     for state in states:
