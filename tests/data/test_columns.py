@@ -252,7 +252,7 @@ def test_kernels_read_and_write_what_plain_code_does(tmp_path_factory, lines, en
     options = {"separator": separator, "columns": columns}
     assert outcome(path, **options) == expected
     parts = list(excerpts(path, blank_lines=True, first=2, most=2)) if not isinstance(expected[0], type) else []
-    together = [outcome(part, allow_empty=True, **options) for part in parts]
+    together = [outcome(part, **options) for part in parts]
     assert [line for part in together for line in part[3]] == (expected[3] if parts else [])
     if options["separator"] is not None:
         assert "".join(part[4] for part in together) == (expected[4] if parts else "")

@@ -50,7 +50,7 @@ def test_parts_double(tmp_path):
 
 def read_all(parts):
     for part in parts:
-        read_columns(part, columns=[0], allow_empty=True)
+        read_columns(part, columns=[0])
 
 
 def test_errors_in_parts_count_lines_from_the_start(tmp_path):
@@ -71,10 +71,7 @@ def test_errors_in_parts_count_lines_from_the_start(tmp_path):
 def test_raw_text_in_parts_is_split_as_a_whole(tmp_path, size):
     path = write(tmp_path / "raw", RAW * 3)
     whole = read_raw_text(path)
-    parts = [
-        read_raw_text(part, allow_empty=True)
-        for part in excerpts(path, blank_lines=True, cut=safe_end, first=size, most=size)
-    ]
+    parts = [read_raw_text(part) for part in excerpts(path, blank_lines=True, cut=safe_end, first=size, most=size)]
     assert (len(parts) > 1) == (size < 10**9)
     assert [s for part in parts for s in part.sentences(0)] == whole.sentences(0)
     assert [x for part in parts for x in part.starts.tolist()] == whole.starts.tolist()

@@ -47,8 +47,8 @@ def test_shares_are_the_files(tmp_path_factory, written, size, blank_lines, pack
         assert b"".join(map(content, own)) == Path(file).read_bytes()
         assert [s.start for s in own] == sorted(s.start for s in own)
     read = read_columns if blank_lines else read_text
-    whole = [read(file, allow_empty=True).sentences(0) for file in files]
-    parts = [read(section, allow_empty=True).sentences(0) for section in every]
+    whole = [read(Excerpt(str(file))).sentences(0) for file in files]
+    parts = [read(section).sentences(0) for section in every]
     assert [s for part in parts for s in part] == [s for part in whole for s in part]
 
 
@@ -112,7 +112,7 @@ def test_joined_attributes(tmp_path):
     texts = ["A\tx\ty\n\nB\ty\n", "B\tz\ty:2\n", "\n"]
     for k, text in enumerate([*texts, "\n".join(texts)]):
         (tmp_path / str(k)).write_text(text)
-    *parts, whole = [read_crfsuite(tmp_path / str(k), allow_empty=True) for k in range(4)]
+    *parts, whole = [read_crfsuite(Excerpt(str(tmp_path / str(k)))) for k in range(4)]
     joined = AttributeCorpus.joined(parts)
     assert (joined.labels, joined.names) == (whole.labels, whole.names)
     for name in ("offsets", "token_ptr", "attributes", "values"):

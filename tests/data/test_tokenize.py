@@ -12,6 +12,7 @@ from tests.commands import run
 from tests.models.fitted import TAGS, TRAIN, WORDS
 from trelliswork import CRF, DependencyParser
 from trelliswork.data.conllu import read_conllu
+from trelliswork.data.files import Excerpt
 from trelliswork.data.tokenize import TokenizedText, read_raw_text, tokenize, tokenizer
 from trelliswork.errors import DataError, DataWarning, ValueRangeError
 
@@ -67,7 +68,7 @@ def test_a_file_of_raw_text(tmp_path):
     path.write_text("\n\n")
     with pytest.raises(DataError, match="running text"):
         read_raw_text(path)
-    assert len(read_raw_text(path, allow_empty=True)) == 0
+    assert len(read_raw_text(Excerpt(str(path)))) == 0
 
 
 @pytest.fixture(scope="module")

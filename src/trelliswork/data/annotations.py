@@ -29,7 +29,7 @@ from typing import Any, NamedTuple, TextIO
 
 import numpy as np
 
-from trelliswork.data.files import Readable, no_sentence, open_text, shorten, source_name
+from trelliswork.data.files import Readable, check_some, open_text, shorten, source_name
 from trelliswork.data.schemes import Span, labels_from_spans
 from trelliswork.data.tokenize import Piece, TokenizedText, Tokenizer, sentence_ends, tokenize
 from trelliswork.errors import DataError, DataWarning
@@ -101,7 +101,6 @@ def read_spans(
     split: Tokenizer = tokenize,
     labeled: bool = True,
     strict: bool = False,
-    allow_empty: bool = False,
 ) -> tuple[AnnotatedText, Labels]:
     """Read annotated text of doccano, Prodigy, Label Studio or brat, or CSV, as sentences with labels in BIO.
 
@@ -117,8 +116,6 @@ def read_spans(
         Whether to read the spans; otherwise all labels are ``O``.
     strict : bool
         Whether spans that do not fall on token borders, or that labels cannot represent, are an error.
-    allow_empty : bool
-        Whether a file without sentences is an empty corpus instead of an error.
 
     Returns
     -------
@@ -148,8 +145,7 @@ def read_spans(
         firsts.append(at)
         ends.append(len(columns))
         at += len(document.text) + 1
-    if not columns and not allow_empty:
-        raise no_sentence(source, "records with a text")
+    check_some(len(columns), path, "records with a text")
     reports.tell(source, strict)
     text = "".join(f"{document.text}\n" for document in documents)
     more: Any = {"format": format, "documents": documents, "ends": ends, "firsts": firsts}

@@ -12,11 +12,11 @@ from trelliswork.data.files import (
     Excerpt,
     Readable,
     check_is_columns,
+    check_some,
     counting_lines_before,
     fields_of,
     lines_before,
     lines_of,
-    no_sentence,
     shorten,
     source_name,
     splitter,
@@ -35,7 +35,6 @@ def read_columns(
     columns: Sequence[int] | None = None,
     separator: str | None = None,
     keep_lines: bool = False,
-    allow_empty: bool = False,
 ) -> Corpus:
     r"""Read a column file.
 
@@ -52,8 +51,6 @@ def read_columns(
         Separator of columns, such as ``"\t"``. Default: any run of ASCII white space.
     keep_lines : bool
         Whether to keep the lines, to write them back with `write_columns_with`.
-    allow_empty : bool
-        Whether a file without sentences is an empty corpus instead of an error.
 
     Returns
     -------
@@ -77,8 +74,7 @@ def read_columns(
     width, first = notes.get("columns", (0, before))  # of earlier parts of the file
     with counting_lines_before(path):
         corpus, width, first = _read(text, source_name(path), columns, separator, width, first - before)
-    if not width and not allow_empty:
-        raise no_sentence(source_name(path), "one token per line, with its columns")
+    check_some(width, path, "one token per line, with its columns")
     if width:
         notes.setdefault("columns", (width, first + before))
     return replace(corpus, raw=text if keep_lines else None, source=source_name(path), file=path)

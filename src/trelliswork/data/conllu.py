@@ -11,9 +11,9 @@ from trelliswork.data.columns import lines_with_room
 from trelliswork.data.corpus import Corpus
 from trelliswork.data.files import (
     Readable,
+    check_some,
     counting_lines_before,
     lines_of,
-    no_sentence,
     shorten,
     source_name,
     whole_number,
@@ -27,9 +27,7 @@ _RANGE = re.compile(r"([1-9][0-9]{0,17})-([1-9][0-9]{0,17})")
 _DECIMAL = re.compile(r"(0|[1-9][0-9]{0,17})\.([1-9][0-9]{0,17})")
 
 
-def read_conllu(
-    path: Readable, *, columns: Sequence[str] = ("form",), keep_lines: bool = False, allow_empty: bool = False
-) -> Corpus:
+def read_conllu(path: Readable, *, columns: Sequence[str] = ("form",), keep_lines: bool = False) -> Corpus:
     """Read the words of a CoNLL-U file.
 
     Comments, multiword tokens (``3-4``) and empty nodes (``8.1``) are checked and skipped: a sentence is its words.
@@ -42,8 +40,6 @@ def read_conllu(
         Columns to return: id, form, lemma, upos, xpos, feats, head, deprel, deps, misc.
     keep_lines : bool
         Whether to keep the lines, to write them back with `write_conllu_with`.
-    allow_empty : bool
-        Whether a file without sentences is an empty corpus instead of an error.
 
     Returns
     -------
@@ -86,8 +82,7 @@ def read_conllu(
             elif complaint := sentence.skip(fields[0]):
                 raise DataError(f"{source}:{number}: {complaint}: {shorten(line)}.")
         sentence.finish(f"{source}:{number}")
-    if not token_lines and not allow_empty:
-        raise no_sentence(source, "ten columns, one word per line")
+    check_some(len(token_lines), path, "ten columns, one word per line")
     offsets, places = np.unique([*ends, len(token_lines)]), np.array(token_lines, np.int64)
     of_column = [flat[c :: len(chosen)] for c in range(len(chosen))]
     return Corpus(of_column, offsets, text if keep_lines else None, places, source, path)
@@ -140,14 +135,12 @@ def _index(name: str) -> int:
     return COLUMNS.index(name)
 
 
-def read_dependencies(
-    path: Readable, *, columns: Sequence[str] = ("form", "upos", "xpos"), allow_empty: bool = False
-) -> tuple[Corpus, Arcs]:
+def read_dependencies(path: Readable, *, columns: Sequence[str] = ("form", "upos", "xpos")) -> tuple[Corpus, Arcs]:
     """Read words with their heads and the labels of arcs, as `DependencyParser.fit` takes them.
 
     Parameters
     ----------
-    path, columns, allow_empty : as in `read_conllu`
+    path, columns : as in `read_conllu`
 
     Returns
     -------
@@ -162,7 +155,7 @@ def read_dependencies(
         As `read_conllu`; or if a head is not a number, not a word of the sentence or the word itself, or heads form a
         cycle.
     """
-    read = read_conllu(path, columns=(*columns, "head", "deprel"), keep_lines=True, allow_empty=allow_empty)
+    read = read_conllu(path, columns=(*columns, "head", "deprel"), keep_lines=True)
     corpus, heads = replace(read, columns=read.columns[:-2]), _heads(read, len(columns))
     labels = [[None if label == "_" else label for label in row] for row in read.sentences(len(columns) + 1)]
     return corpus, [list(zip(*rows, strict=True)) for rows in zip(heads, labels, strict=True)]

@@ -13,7 +13,7 @@ from array import array
 import numpy as np
 
 from trelliswork.data.corpus import AttributeCorpus
-from trelliswork.data.files import Readable, no_sentence, open_text, shorten, source_name
+from trelliswork.data.files import Readable, check_some, open_text, shorten, source_name
 from trelliswork.errors import DataError
 
 _NAME = re.compile(r"(?:[^\\:]|\\[\\:]|\\)*")  # up to the first colon that is not escaped
@@ -37,15 +37,13 @@ class _Numbering(dict[str, int]):
         return number
 
 
-def read_crfsuite(path: Readable, *, allow_empty: bool = False) -> AttributeCorpus:
+def read_crfsuite(path: Readable) -> AttributeCorpus:
     """Read a file of labels and attributes in CRFsuite's format.
 
     Parameters
     ----------
     path : str or path
         A plain or gzip file in UTF-8, or an `Excerpt` of one; ``-`` is the standard input.
-    allow_empty : bool
-        Whether a file without sentences is an empty corpus instead of an error.
 
     Returns
     -------
@@ -95,8 +93,7 @@ def read_crfsuite(path: Readable, *, allow_empty: bool = False) -> AttributeCorp
             if values is not None:
                 values.extend(array("d", [1.0]) * len(fields) if weights is None else weights)
             token_ptr.append(len(ids))
-    if not labels and not allow_empty:
-        raise no_sentence(source, "label, tab, attributes separated by tabs")
+    check_some(len(labels), path, "label, tab, attributes separated by tabs")
     if len(labels) > ends[-1]:
         ends.append(len(labels))
     return AttributeCorpus(

@@ -281,6 +281,12 @@ def _undecodable(block: bytes, name: str, number: int, at: int) -> DataError:
     )
 
 
+def check_some(n: int, path: Readable, layout: str) -> None:
+    """Raise an error for a file without sentences, which should have the given layout; an `Excerpt` may have none."""
+    if not n and not isinstance(path, Excerpt):
+        raise no_sentence(source_name(path), layout)
+
+
 def no_sentence(source: str, layout: str) -> DataError:
     """Return the error for a file without sentences, which should have the given layout."""
     return DataError(f"{source}: expected at least one sentence ({layout}), got none. Is it the right file?")

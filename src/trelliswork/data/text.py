@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 import numpy as np
 
 from trelliswork.data.corpus import Column, Corpus
-from trelliswork.data.files import Readable, fields_of, lines_of, no_sentence, shorten, source_name, whole_text
+from trelliswork.data.files import Readable, check_some, fields_of, lines_of, shorten, source_name, whole_text
 from trelliswork.errors import DataWarning, ValueRangeError
 
 PUNCTUATION = frozenset(".,;:!?\"')]}”’»…")
@@ -14,15 +14,13 @@ SHOWN = 100  # lines that show whether a text is in columns
 GLUED = 0.05  # share of words with unknown punctuation from which a text is taken to be not tokenized
 
 
-def read_text(path: Readable, *, allow_empty: bool = False) -> Corpus:
+def read_text(path: Readable) -> Corpus:
     """Read plain text: one sentence per line, words separated by ASCII white space. Blank lines are skipped.
 
     Parameters
     ----------
     path : str or path
         A plain or gzip file, or an `Excerpt` of one; ``-`` is the standard input.
-    allow_empty : bool
-        Whether a file without sentences is an empty corpus instead of an error.
 
     Returns
     -------
@@ -39,8 +37,7 @@ def read_text(path: Readable, *, allow_empty: bool = False) -> Corpus:
     ids, words, _ = tokenized(whole_text(path), keep_empty=True)
     sizes = np.diff(np.flatnonzero(ids < 0), prepend=-1) - 1  # of all lines
     lines = np.flatnonzero(sizes)
-    if not len(lines) and not allow_empty:
-        raise no_sentence(source_name(path), "one per line")
+    check_some(len(lines), path, "one per line")
     column = Column([word.decode() for word in words], ids[ids >= 0])
     ends = np.cumsum(np.append(0, sizes[lines]))
     return Corpus([column], ends, None, np.repeat(lines, sizes[lines]), source_name(path), path)

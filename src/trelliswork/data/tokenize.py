@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trelliswork.data.corpus import Corpus
-from trelliswork.data.files import Excerpt, Readable, no_sentence, open_text, source_name
+from trelliswork.data.files import Excerpt, Readable, check_some, open_text, source_name
 from trelliswork.errors import DataWarning, ValueRangeError, extras_for
 
 
@@ -260,7 +260,7 @@ class TokenizedText(Corpus):
         return cls([words], np.cumsum([0, *map(len, sentences)], dtype=np.int64), starts=starts, stops=stops, **fields)
 
 
-def read_raw_text(path: Readable, *, split: Tokenizer = tokenize, allow_empty: bool = False) -> TokenizedText:
+def read_raw_text(path: Readable, *, split: Tokenizer = tokenize) -> TokenizedText:
     """Read running text that is not tokenized; blank lines separate paragraphs.
 
     Parameters
@@ -269,8 +269,6 @@ def read_raw_text(path: Readable, *, split: Tokenizer = tokenize, allow_empty: b
         A plain or gzip file, or an `Excerpt` of one; ``-`` is the standard input.
     split : callable
         Text to sentences of `Piece`: `tokenize`, or a result of `tokenizer`.
-    allow_empty : bool
-        Whether a file without sentences is an empty corpus instead of an error.
 
     Returns
     -------
@@ -281,8 +279,7 @@ def read_raw_text(path: Readable, *, split: Tokenizer = tokenize, allow_empty: b
         text = "".join(f"{line}\n" for line in lines)
     source = source_name(path)
     corpus = TokenizedText.of(text, split, source, path.characters if isinstance(path, Excerpt) else 0)
-    if not len(corpus) and not allow_empty:
-        raise no_sentence(source, "running text")
+    check_some(len(corpus), path, "running text")
     if split is tokenize:
         _check_english(corpus)
     return corpus

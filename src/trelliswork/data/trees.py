@@ -1,11 +1,10 @@
 """Bracketed constituent trees, as in the Penn Treebank: reading, pruning, spans."""
 
-import os
 import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from trelliswork.data.files import Excerpt, Readable, no_sentence, open_text, shorten, source_name
+from trelliswork.data.files import Readable, check_some, open_text, shorten, source_name
 from trelliswork.data.sentence import Tree
 from trelliswork.errors import DataError
 
@@ -22,7 +21,6 @@ def read_trees(
     punctuation: bool = True,
     functions: bool = True,
     unary: bool = True,
-    allow_empty: bool = False,
 ) -> list[Tree]:
     """Read Penn bracketings, each on one line or over several.
 
@@ -37,8 +35,6 @@ def read_trees(
         Whether to keep functions and indices of labels (``NP-SBJ-1``) instead of shortening them to ``NP``.
     unary : bool
         Whether to keep constituents with one child instead of replacing them by the child.
-    allow_empty : bool
-        Whether a file without trees is an empty list instead of an error.
 
     Returns
     -------
@@ -60,19 +56,19 @@ def read_trees(
             left = prune(tree, punctuation=punctuation, functions=functions, unary=unary)
             if left is not None:
                 trees.append(left)
-    if not trees and not allow_empty:
-        raise no_sentence(source_name(path), "a bracketing such as (S (NP (PRP It)) (VP (VBZ rains)))")
+    check_some(len(trees), path, "a bracketing such as (S (NP (PRP It)) (VP (VBZ rains)))")
     return trees
 
 
 def tree_files(path: Readable) -> list[Readable]:
     """Return a file, or the ``*.mrg`` files of a directory in the order of their names."""
-    if isinstance(path, Excerpt) or os.fspath(path) == "-" or not Path(path).is_dir():
+    folder = Path(source_name(path))
+    if not folder.is_dir():
         return [path]
-    files: list[Readable] = [*sorted(Path(path).glob("*.mrg"))]
+    files: list[Readable] = [*sorted(folder.glob("*.mrg"))]
     if not files:
         raise DataError(
-            f"{path}: expected a directory with *.mrg files, but it has none. Name another one, or a file of trees."
+            f"{folder}: expected a directory with *.mrg files, but it has none. Name another one, or a file of trees."
         )
     return files
 

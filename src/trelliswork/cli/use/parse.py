@@ -146,19 +146,19 @@ def _dependencies(
     def words_of(corpus: Corpus) -> Corpus:
         return Corpus(corpus.columns[: len(selected)], corpus.offsets)
 
-    def read(part: "Excerpt", may_be_empty: bool) -> "tuple[Corpus, Any] | None":
+    def read(part: "Excerpt") -> "tuple[Corpus, Any] | None":
         if split is not None:
-            return read_raw_text(part, split=split, allow_empty=may_be_empty), None
+            return read_raw_text(part, split=split), None
         if format == FileFormat.text:
-            corpus = read_text(part, allow_empty=may_be_empty)
+            corpus = read_text(part)
             check_tokenized(parser, corpus, part)
             return corpus, None
         known: Any = None
         if use_heads:
-            corpus, trees = read_dependencies(part, columns=selected, allow_empty=may_be_empty)
+            corpus, trees = read_dependencies(part, columns=selected)
             known = [[head for head, _ in row] for row in trees]
         else:
-            corpus = read_conllu(part, columns=selected, keep_lines=True, allow_empty=may_be_empty)
+            corpus = read_conllu(part, columns=selected, keep_lines=True)
         if parser.tagger is None and not part.notes.get("tagged"):
             if empty_tags(corpus, columns) and not part.last and corpus.n_tokens < UNTAGGED:
                 return None  # tags may follow
@@ -221,11 +221,11 @@ def _constituents(
     else:
         kind = str(read_format(source, format))
 
-    def read(part: "Excerpt", may_be_empty: bool) -> tuple["Corpus", None]:
+    def read(part: "Excerpt") -> tuple["Corpus", None]:
         if split is not None:
-            corpus = in_case(read_raw_text(part, split=split, allow_empty=may_be_empty), reading["lower"])
+            corpus = in_case(read_raw_text(part, split=split), reading["lower"])
         else:
-            corpus = read_tokens(Inputs((part,), allow_empty=may_be_empty), kind, None, **reading)
+            corpus = read_tokens(Inputs((part,)), kind, None, **reading)
         check_tokens(grammar, corpus, part)
         return corpus, None
 

@@ -18,7 +18,7 @@ from trelliswork.errors import DataError
 if TYPE_CHECKING:
     from trelliswork.data.files import Excerpt, Readable
 
-Read = Callable[["Excerpt", bool], "tuple[Any, Any] | None"]  # sentences and what is known; None: more is needed
+Read = Callable[["Excerpt"], "tuple[Any, Any] | None"]  # sentences and what is known; None: more is needed
 Answered = Callable[[Any, Any], Any]  # of sentences and what is known
 Write = Callable[["Excerpt", Any, Any, TextIO], None]  # sentences and their answers
 
@@ -29,9 +29,10 @@ def answer_files(
 ) -> None:  # fmt: skip
     """Read files part by part, and write the answers of a model: as JSON if the form says so, or by ``write``.
 
-    ``format`` is that of the files; with ``split``, a tokenizer, they are raw text. ``read`` is told whether a part may
-    be empty: an input without any sentence is an error of its reader. A model that is used again is frozen.
+    ``format`` is that of the files; with ``split``, a tokenizer, they are raw text. One of several files may be without
+    sentences. A model that is used again is frozen.
     """
+    from trelliswork.data.files import no_sentence
 
     def work(one: Inputs, stream: TextIO) -> int:
         objects = Objects(stream, form == "json") if form in OBJECTS else None
@@ -40,25 +41,28 @@ def answer_files(
             if k == 1:
                 model.freeze()
             part = following if held is None else held.joined(following)
-            found = read(part, one.allow_empty or not part.last or part.notes.get("sentences", 0) > 0)
+            found = read(part)
             held = part if found is None else None
             if found is None:
                 continue
             corpus, known = found
+            n += len(corpus)
+            if not n and part.last and len(source.files) == 1:
+                raise no_sentence(one.name, expected)
             with naming_lines(part, corpus):
                 answers = answered(corpus, known)
                 if objects is not None:
                     objects.write(answers, corpus)
                 else:
                     write(part, corpus, answers, stream)
-            part.notes["sentences"] = part.notes.get("sentences", 0) + len(corpus)
-            n += len(corpus)
+            part.notes["sentences"] = n
             stream.flush()  # so that readers of a pipe see what was written
         if objects is not None:
             objects.close()
         return n
 
-    say_what_is_awaited(source, AWAITED["raw" if split is not None else format])
+    expected = AWAITED["raw" if split is not None else format]
+    say_what_is_awaited(source, expected)
     _write_outputs(source, out, work)
 
 
@@ -115,7 +119,7 @@ def _write_outputs(source: Inputs, out: str, work: Callable[[Inputs, TextIO], in
     pairs = list(zip(source.files, targets, strict=True))
     for file, target in pairs[group.rank :: group.size]:
         with alone(), atomic_write(target) as stream:
-            n += work(Inputs((file,), allow_empty=len(targets) > 1), stream)
+            n += work(Inputs((file,)), stream)
     if not totals(n)[0]:
         raise no_sentences(source)
 

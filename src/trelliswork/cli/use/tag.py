@@ -122,11 +122,11 @@ def tag(
     plain = want == Want() and min_probability is None and not layered and form not in OBJECTS
     how: Any = {"decoding": None if want.topk else decode, "rules": rules_for(tagger, rules)}
 
-    def read(part: "Excerpt", may_be_empty: bool) -> tuple[Any, Any]:
+    def read(part: "Excerpt") -> tuple[Any, Any]:
         """Return the sentences of a part, and their known labels."""
         if split is not None:
-            return read_raw_text(part, split=split, allow_empty=may_be_empty), None
-        corpus, given = read_unlabeled(part, layout, format, column, allow_empty=may_be_empty)
+            return read_raw_text(part, split=split), None
+        corpus, given = read_unlabeled(part, layout, format, column)
         check_words(tagger, corpus, str(part))
         if kind == "text":
             check_tokenized(tagger, corpus, part)

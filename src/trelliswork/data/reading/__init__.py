@@ -417,14 +417,14 @@ def read_numbers(path: str, n: int) -> "NDArray[np.float64]":
 
 
 def read_unlabeled(
-    path: "Readable", layout: Layout, format: FileFormat, known: str | None = None, *, allow_empty: bool = False
+    path: "Readable", layout: Layout, format: FileFormat, known: str | None = None
 ) -> "tuple[Corpus | AttributeCorpus, list[list[str | None]] | None]":
     """Return a file to tag with its lines, and the known labels; the label column may be missing."""
     layout = _in_format(layout, format_for(layout, path, format))
     if known is not None and layout.format not in (FileFormat.columns, FileFormat.conllu):
         raise DataError(f"{path}: --known names a column, which a file of this format ({layout.format}) does not have.")
     more = [] if known is None else [known if layout.format == FileFormat.conllu else _number(known, "--known")]
-    corpus = _read(path, layout, [*layout.columns, *more], keep_lines=True, allow_empty=allow_empty)
+    corpus = _read(path, layout, [*layout.columns, *more], keep_lines=True)
     if known is None:
         return corpus, None
     labels = [[None if label == "_" else label for label in s] for s in corpus.sentences(len(corpus.columns) - 1)]
@@ -438,7 +438,6 @@ def _read(
     *,
     strict: bool = False,
     keep_lines: bool = False,
-    allow_empty: bool = False,
 ) -> Any:
     """Return columns of a file; those of running text with spans are words and, if there is a second one, labels."""
     from trelliswork import data
@@ -447,15 +446,15 @@ def _read(
         from trelliswork.data.tokenize import tokenizer
 
         split, labeled = tokenizer(layout.tokenizer or "rules"), len(columns) > 1
-        options: Any = {"split": split, "labeled": labeled, "strict": strict, "allow_empty": allow_empty}
+        options: Any = {"split": split, "labeled": labeled, "strict": strict}
         corpus, labels = data.read_spans(path, format=layout.format, **options)
         both = [corpus.columns[0], list(chain.from_iterable(labels))]
         return replace(corpus, columns=both[: len(columns)])
     if layout.format == "text":
-        return data.read_text(path, allow_empty=allow_empty)
+        return data.read_text(path)
     if layout.format == "crfsuite":
-        return data.read_crfsuite(path, allow_empty=allow_empty)
+        return data.read_crfsuite(path)
     if layout.format == "conllu":
-        return data.read_conllu(path, columns=columns, keep_lines=keep_lines, allow_empty=allow_empty)
-    options = {"separator": layout.separator, "keep_lines": keep_lines, "allow_empty": allow_empty}
+        return data.read_conllu(path, columns=columns, keep_lines=keep_lines)
+    options = {"separator": layout.separator, "keep_lines": keep_lines}
     return data.read_columns(path, columns=columns or None, **options)

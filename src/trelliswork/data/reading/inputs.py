@@ -1,5 +1,6 @@
 """Files, or a part of the bundled corpus, of which each process of a group has a share."""
 
+import os
 from collections.abc import Callable, Sequence, Sized
 from dataclasses import dataclass
 from io import StringIO
@@ -37,7 +38,6 @@ class Inputs:
 
     files: "tuple[Readable, ...]"  # as the user gave them; or one name such as bundled:test
     whole: bool = False
-    allow_empty: bool = False  # whether one file may be without sentences; of several files, one must have some
 
     def __str__(self) -> str:
         return self.name
@@ -107,10 +107,13 @@ class Inputs:
 
         Some file of some process must have one. ``sentences`` returns those of a result.
         """
+        from trelliswork.data.files import Excerpt
+
         files = [self.excerpt(layout.format)] if self.part else self.own(blank_lines=layout.blank_lines)
         if self.is_one():
-            return [read(files[0], allow_empty=self.allow_empty)]
-        kept = [part for file in files if len(sentences(part := read(file, allow_empty=True)))]
+            return [read(files[0])]
+        some = [file if isinstance(file, Excerpt) else Excerpt(os.fspath(file)) for file in files]
+        kept = [part for one in some if len(sentences(part := read(one)))]
         if not (current().any(bool(kept)) if self.shared else kept):
             raise no_sentences(self)
         return kept
