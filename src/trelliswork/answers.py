@@ -89,7 +89,7 @@ class Answer:
     words : list, optional
         The tokens as given; none for files of ready attributes.
     value : list, dict by layer, Tree or None
-        What the model's ``predict`` returns, see the table above.
+        What the model's ``predict`` returns, see the table above; of several layers the labels of each.
     kind : str
         Whether probabilities are exact, bounds or estimates.
     probabilities : list of float, or dict by layer

@@ -16,7 +16,7 @@ from trelliswork.errors import DataError, NotFittedError, ShapeError, Trelliswor
 from trelliswork.learning.report import FitReport
 from trelliswork.models import base
 from trelliswork.models.parameters import declared
-from trelliswork.models.tasks import LanguageModel, NextWord, Tagger, TreeParser, accuracy, blanks
+from trelliswork.models.tasks import Incremental, LanguageModel, NextWord, Tagger, TreeParser, accuracy, blanks
 
 NAMES = sorted(BUILDERS)
 CLASSES = {name: getattr(trelliswork.models, name) for name in NAMES}
@@ -226,6 +226,15 @@ def test_models_that_predict_the_next_word_answer_alike(name):
     assert all(isinstance(w, str) for w, _ in words)
     assert sum(p for _, p in words) == pytest.approx(1, abs=1e-9)
     assert "</s>" in dict(words)
+
+
+@pytest.mark.parametrize("name", [n for n in LANGUAGE_MODELS if issubclass(CLASSES[n], Incremental)])
+def test_words_and_the_end_make_a_sentence(name):
+    model, words = fitted(name), SHORT[0]
+    log_p = model.token_log_probs(words)
+    assert log_p.shape == (len(words) + 1,)
+    assert log_p.sum() == pytest.approx(model.log_prob([words])[0], rel=1e-6)
+    np.testing.assert_array_equal(model.token_log_probs(" ".join(words)), log_p)
 
 
 @pytest.mark.parametrize("name", [n for n in NAMES if issubclass(CLASSES[n], TreeParser)])

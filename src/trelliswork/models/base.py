@@ -322,8 +322,8 @@ class Estimator(Displayed):
                 model.report_.beam = BeamStatistics(**model.report_.beam)
             model._restore(plain, arrays)
             model._check_parameters()
-            model.input_ = dict(plain.get("input", {}))
-            model.example_ = plain_sentence(plain.get("example"))
+            model.input_ = dict(plain["input"])
+            model.example_ = plain_sentence(plain["example"])
             model.calibration_ = Calibration.from_dict(plain.get("calibration"))
             _log.info("loaded a model of kind %s from %s", cls.family, path)
         except (DataError, ImportError, OSError):

@@ -448,6 +448,14 @@ class Incremental(NextWord):
         those of the words of a sentence and of its end sum to its log evidence.
         """
 
+    def token_log_probs(self, sentence: str | Sequence[str]) -> NDArray[np.float64]:
+        """Return the natural log-probability of each word of a sentence and of its end, given the words before it."""
+        state, log_p = self.start(), []
+        for word in [*(sentence.split() if isinstance(sentence, str) else sentence), END]:
+            more, state = self.extend(state, word)
+            log_p.append(more)
+        return np.array(log_p)
+
     def extend(self, state: Any, word: str) -> tuple[float, Any]:
         """Return log p(word | state) and the state after the word; see ``extend_many``."""
         scores, states = self.extend_many([state], [word])
