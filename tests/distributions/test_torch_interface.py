@@ -12,6 +12,7 @@ from trelliswork.distributions import (
     GrammarTree,
     LinearChain,
     NearlyProjectiveTree,
+    NgramChain,
     ProjectiveTree,
     SemiMarkovChain,
     SpanningTree,
@@ -29,9 +30,22 @@ def grid(B, engine="exact"):
     return FactorGraph([3] * 4, tables=tables, log_unary=scores(B, 12, seed=1), engine=engine)
 
 
+def ngrams(B):
+    """A chain of pairs of two labels, in states 2 * before + label, which starts after label 0."""
+    before, label = np.divmod(np.arange(4), 2)
+    pairs = scores(4, 4).masked_fill(torch.from_numpy(label[:, None] != before), -torch.inf)
+    start = torch.tensor([0.0, 0.0, -torch.inf, -torch.inf], dtype=torch.float64)
+    return NgramChain(LinearChain(scores(B, 5, 4), pairs, log_start=start), label, 2)
+
+
 MAKERS = {
     "chain": (lambda B: LinearChain(scores(B, 5, 3), scores(3, 3)), (5,)),
     "beam": (lambda B: LinearChain(scores(B, 5, 3), scores(3, 3)).within("size=3"), (5,)),
+    "n-grams": (ngrams, (5,)),
+    "rules": (
+        lambda B: LinearChain(scores(B, 5, 3), scores(3, 3)).condition(rules="AtMostOnce(a)", labels="abc"),
+        (5,),
+    ),
     "projective": (lambda B: ProjectiveTree(scores(B, 5, 5)), (4,)),
     "labeled": (lambda B: SpanningTree(scores(B, 4, 4, 2)), (3, 2)),
     "nearly": (lambda B: NearlyProjectiveTree(scores(B, 5, 5), 0.5), (4,)),
