@@ -86,16 +86,18 @@ class Messages:
 
 
 def moved(transition: Blocks | Transition, rows: Tensor, before: Ints, after: Ints, *, back: bool = False) -> Tensor:
-    """Return the states (n', k) of blocks ``after`` from those of ``before``, rows (n, k); with ``back`` messages."""
-    k = rows.shape[1]
-    out = rows.new_zeros(len(before) if back else len(after), k)
+    """Return the states (n', k) of blocks ``after`` from those of ``before``, rows (n, k); with ``back`` messages.
+
+    Rows may also be several for each block, (n, r, k).
+    """
+    k = rows.shape[-1]
+    out = rows.new_zeros(len(before) if back else len(after), *rows.shape[1:])
     for i, j, some, pairs in _some(transition, before, after, k):
-        which, results = np.arange(len(pairs)), rows.new_empty(len(pairs), k)
-        compressed = rows.new_empty(len(pairs), some.width)
-        if back:
-            some.pull(rows[j], which, pairs, compressed, results)
-        else:
-            some.push(rows[i], which, pairs, compressed, results)
+        given = rows[j if back else i]
+        which = np.repeat(np.arange(len(pairs)), given[0].numel() // k)
+        results, compressed = torch.empty_like(given), rows.new_empty(len(which), some.width)
+        move = some.pull if back else some.push
+        move(given.reshape(-1, k), which, pairs, compressed, results.view(-1, k))
         out.index_add_(0, i if back else j, results)
     return out
 

@@ -23,7 +23,7 @@ from trelliswork.models.hmm.data import Sentences, States, Token, fill_states, r
 from trelliswork.models.hmm.decoding import StateChain, chain_from_arrays, choose, state_beam
 from trelliswork.models.hmm.em import Algorithm
 from trelliswork.models.hmm.emissions import Emissions, emissions_from_state
-from trelliswork.models.hmm.steering import Steering
+from trelliswork.models.hmm.steering import StateSpeaker, Steering, steered
 from trelliswork.models.hmm.tagging import ChainTagger
 from trelliswork.models.hmm.training import Learned, Stream, Unknown, learn
 from trelliswork.models.parameters import (
@@ -41,7 +41,7 @@ from trelliswork.models.parameters import (
     parse_beam,
 )
 from trelliswork.models.tasks import LanguageModel, NextWord, Tagger, best_words, blanks
-from trelliswork.rules import Rule, parse
+from trelliswork.rules import Rule
 
 Path = str | os.PathLike[str]
 Dev = Sentences | Corpus | tuple[Sentences | Corpus, States | None]
@@ -83,6 +83,7 @@ class HMM(ChainTagger, NextWord):
     induced_: bool = later()
     _any_chain: Any = later()  # with the beam that was set when it was last used
     _emissions: Emissions = later()
+    _speaker: StateSpeaker | None = later(None)
     _steering: Steering | None = later(None)  # of the last rules about words
     _stream: Stream | None = later(None)  # of partial_fit
 
@@ -270,8 +271,10 @@ class HMM(ChainTagger, NextWord):
             states, end = self._chain.following(rows)
             p = states @ np.exp(self._emissions.table())
         else:
-            ids = {word: k for k, word in enumerate(self._emissions.words)}
-            p, end = self._steered(rules).following(rows, [ids.get(word, ids.get(UNKNOWN, -1)) for word in words])
+            ids, now = {word: k for k, word in enumerate(self._emissions.words)}, self._chain.now(rows)
+            known = [ids.get(word, ids.get(UNKNOWN, -1)) for word in words]
+            every = self._steered(rules).following(None if now is None else np.append(now, 0.0), known)
+            p, end = every[:-1], float(every[-1])
         ends = [(END, end)] if self._chain.has_end else []
         ranked = [*self._ranked(p, n, unknown), *ends]
         return sorted(ranked, key=lambda pair: -pair[1])[:n]
@@ -309,9 +312,9 @@ class HMM(ChainTagger, NextWord):
         check_count("max_length", max_length)
         rng = np.random.default_rng(seed)
         if rules is not None:
-            steered, names = self._steered(rules), self._emissions.words
+            steered, names, label = self._steered(rules), self._emissions.words, self._chain.contexts.label
             pairs = (steered.draw(rng) for _ in range(n))
-            return [([names[w] for w in words], self._labels.strings(states)) for words, states in pairs]
+            return [([names[w] for w in words], self._labels.strings(label[path])) for words, path in pairs]
         words, cumulated = self._emissions.words, np.cumsum(np.exp(self._emissions.table()), axis=1)
         sentences = []
         for _ in range(n):
@@ -325,12 +328,11 @@ class HMM(ChainTagger, NextWord):
         self._check_fitted()
         if not self._chain.has_end:
             raise ValueRangeError("rules about words need the end of sentences as an event: train with end=True.")
-        rule = parse(rules) if isinstance(rules, str) else rules
-        kept = self._steering
-        if kept is None or kept.rule != rule or kept.chain is not self._chain:
+        if self._speaker is None or self._speaker.chain is not self._chain:
             names = [str(word) for word in self._emissions.words]
-            kept = self._steering = Steering(rule, self._chain, np.exp(self._emissions.table()), names)
-        return kept
+            self._speaker = StateSpeaker(self._chain, np.exp(self._emissions.table()), names)
+        self._steering = steered(self._steering, rules, self._speaker)
+        return self._steering
 
     def top_words(self, label: str, n: int = 10) -> list[tuple[Any, float]]:
         """Return the n most probable words of a state, with p(word | state)."""

@@ -1,33 +1,92 @@
-r"""Words of an HMM under rules: how probable it is that a sentence satisfies them, and sentences and words that will.
+r"""Words of HMMs under rules: how probable it is that a sentence satisfies them, and sentences and words that will.
 
 A rule is an automaton over words. With :math:`h_q(k)` the probability that the rest of a sentence is accepted after
-state k, when the automaton is in q,
+state k, when the automaton is in q, and :math:`b_k(\text{end})` that of the end of the sentence,
 
-.. math:: h_q(k) = e_k [q \in F] + \sum_{k'} a_{kk'} \sum_w b_{k'w} \, h_{\delta(q, w)}(k')
+.. math:: h_q(k) = \sum_{k'} a_{kk'} \Big(b_{k'}(\text{end}) [q \in F] + \sum_w b_{k'}(w) \, h_{\delta(q, w)}(k')\Big)
 
-are linear equations, solved for one strongly connected part of the automaton after the other. Words that a rule does
-not name are one symbol. Sampling and prediction weight each step by h.
+are linear equations, solved for one strongly connected part of the automaton after the other; where the automaton has
+no loops, that is one backward pass. Words that a rule does not name are one symbol. Sampling and prediction weight each
+step by h.
 """
 
+from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 from scipy.sparse.csgraph import connected_components
-from scipy.sparse.linalg import spsolve
+from scipy.sparse.linalg import LinearOperator, gmres
 
 from trelliswork.errors import ImpossibleError
 from trelliswork.inference.chain.automata import Automaton
 from trelliswork.models.hmm.decoding import StateChain, choose
-from trelliswork.rules import Rule
+from trelliswork.rules import Rule, parse
 
 Doubles = NDArray[np.float64]
 OTHER = "\0"  # any word that a rule does not name
 MOST_WORDS = 100_000  # of a sentence
+MOST_STEPS = 10_000  # from the solution of a linear solver to a fixed point
+
+
+class Speaker:
+    """An HMM as rules about words see it: K states that emit V words, or the end of the sentence, which is word V."""
+
+    words: Sequence[str]  # (V,)
+    start: Doubles  # (K,) p(first state)
+
+    @abstractmethod
+    def ahead(self, values: Doubles) -> Doubles:
+        """Return the expected values (K, n) of the next state."""
+
+    @abstractmethod
+    def after(self, states: Doubles) -> Doubles:
+        """Return p(next state) (K,) from p(state)."""
+
+    @abstractmethod
+    def emitted(self, which: NDArray[np.bool_]) -> Doubles:
+        """Return the probability (K,) that a state emits one of some words (V + 1,)."""
+
+    @abstractmethod
+    def spoken(self, states: Doubles) -> Doubles:
+        """Return p(word) (V + 1,) from p(state) (K,)."""
+
+
+@dataclass(frozen=True)
+class StateSpeaker(Speaker):
+    """An HMM of any order; its last state emits the end of the sentence."""
+
+    chain: StateChain
+    emission: Doubles  # (S, V)
+    words: Sequence[str]
+
+    @cached_property
+    def start(self) -> Doubles:  # type: ignore[override]  # computed
+        """(K,): p(first state)."""
+        return np.append(self.chain.contexts.start, 0.0)
+
+    def ahead(self, values: Doubles) -> Doubles:
+        """Return the expected values (K, n) of the next state."""
+        contexts = self.chain.contexts
+        inner = contexts.follow @ values[:-1] + contexts.end[:, None] * values[-1]
+        return np.concatenate([inner, np.zeros((1, values.shape[1]))])
+
+    def after(self, states: Doubles) -> Doubles:
+        """Return p(next state) (K,) from p(state)."""
+        contexts = self.chain.contexts
+        return np.append(contexts.follow.T @ states[:-1], contexts.end @ states[:-1])
+
+    def emitted(self, which: NDArray[np.bool_]) -> Doubles:
+        """Return the probability (K,) that a state emits one of some words (V + 1,)."""
+        return np.append((self.emission @ which[:-1])[self.chain.contexts.label], which[-1])
+
+    def spoken(self, states: Doubles) -> Doubles:
+        """Return p(word) (V + 1,) from p(state) (K,)."""
+        labels = np.bincount(self.chain.contexts.label, states[:-1], len(self.emission))
+        return np.append(labels @ self.emission, states[-1])
 
 
 @dataclass(frozen=True)
@@ -35,19 +94,19 @@ class Steering:
     """An HMM whose sentences satisfy a rule about words."""
 
     rule: Rule
-    chain: StateChain
-    emission: Doubles  # (S, V)
-    words: Sequence[str]
+    speaker: Speaker
 
     @cached_property
     def _automaton(self) -> tuple[Automaton, NDArray[np.int64]]:
-        """The automaton over named words and all others (Q, C), and the symbol (V,) of each word."""
-        places = {word: n for n, word in enumerate(self.words)}
+        """The automaton over named words and all others (Q, C), and the symbol (V + 1,) of each word; C for the end."""
+        words = self.speaker.words
+        places = {word: n for n, word in enumerate(words)}
         named = [word for word in self.rule.names if word in places]
         if len(named) < len(self.rule.names):
-            self.rule.automaton(self.words, "word")  # an error that names the word
-        symbol = np.full(len(self.words), len(named))
+            self.rule.automaton(words, "word")  # an error that names the word
+        symbol = np.full(len(words) + 1, len(named))
         symbol[[places[word] for word in named]] = np.arange(len(named))
+        symbol[-1] += 1
         automaton = self.rule.automaton([*named, OTHER], "word")
         if automaton.is_empty:
             raise ImpossibleError(f"{self.rule!r}: no sentence satisfies this rule.")
@@ -55,108 +114,118 @@ class Steering:
 
     @cached_property
     def _by_symbol(self) -> Doubles:
-        """(K, C): probability of each symbol in each state of the chain."""
-        automaton, symbol = self._automaton
-        sums = np.zeros((len(self.emission), automaton.step.shape[1]))
-        np.add.at(sums.T, symbol, self.emission.T)
-        return sums[self.chain.contexts.label]
+        """(K, C + 1): probability of each symbol in each state, the last one that of the end."""
+        symbol = self._automaton[1]
+        return np.stack([self.speaker.emitted(symbol == c) for c in range(symbol[-1] + 1)], axis=1)
 
     @cached_property
-    def ahead(self) -> Doubles:
+    def _rest(self) -> Doubles:
         """(Q, K): the probability that the rest of a sentence is accepted."""
-        automaton, contexts = self._automaton[0], self.chain.contexts
-        Q, K = len(automaton.final), len(contexts.start)
-        h = np.zeros((Q, K))
-        edges = sparse.coo_matrix((np.ones(automaton.step.size), (np.repeat(np.arange(Q), automaton.step.shape[1]),
-                                                                 automaton.step.reshape(-1))), (Q, Q))  # fmt: skip
+        step = self._automaton[0].step
+        Q, C = step.shape
+        h = np.zeros((Q, len(self.speaker.start)))
+        edges = sparse.coo_matrix((np.ones(Q * C), (np.repeat(np.arange(Q), C), step.reshape(-1))), (Q, Q))
         _, part = connected_components(edges.tocsr(), connection="strong")
         done = np.zeros(Q, bool)
         while not done.all():
             for k in np.unique(part[~done]):
                 own = np.flatnonzero(part == k)
-                outside = automaton.step[own][part[automaton.step[own]] != k]
-                if done[outside].all():
+                if done[step[own][part[step[own]] != k]].all():
                     h[own] = self._solved(own, h)
                     done[own] = True
         return h
 
     def _solved(self, own: NDArray[np.int64], h: Doubles) -> Doubles:
         """Return h of states of the automaton that lead to each other, given that of all they lead to."""
-        automaton, contexts = self._automaton[0], self.chain.contexts
-        number = {int(q): n for n, q in enumerate(own)}
-        K, right = len(contexts.start), []
-        blocks: dict[tuple[int, int], Any] = {}
-        for q in own.tolist():
-            weight = np.zeros(K)
+        (automaton, _), ahead = self._automaton, self.speaker.ahead
+        number = {q: n for n, q in enumerate(own.tolist())}
+        outside = self._by_symbol[:, -1:] * automaton.final[own]
+        inside: dict[tuple[int, int], Doubles] = {}
+        for q, n in number.items():
             for c, following in enumerate(automaton.step[q].tolist()):
+                p = self._by_symbol[:, c]
                 if following in number:
-                    key = number[q], number[following]
-                    blocks[key] = blocks.get(key, 0) + self._by_symbol[:, c]
+                    pair = n, number[following]
+                    inside[pair] = inside[pair] + p if pair in inside else p
                 else:
-                    weight += self._by_symbol[:, c] * h[following]
-            right.append(contexts.end * automaton.final[q] + contexts.follow @ weight)
-        if not blocks:
-            return np.array(right)
-        rows = [[contexts.follow.multiply(blocks[a, b]) if (a, b) in blocks else None for b in range(len(own))]
-                for a in range(len(own))]  # fmt: skip
-        for a in range(len(own)):  # so that every row and column has a block
-            rows[a][a] = sparse.csr_matrix((K, K)) if rows[a][a] is None else rows[a][a]
-        system = sparse.identity(len(own) * K, format="csc") - sparse.bmat(rows, format="csc")
-        solved: Doubles = spsolve(system, np.concatenate(right)).reshape(len(own), K)
-        return np.maximum(solved, 0.0)
+                    outside[:, n] += p * h[following]
+        right = ahead(outside)
+        if not inside or not right.any():
+            return right.T
+
+        def again(values: Doubles) -> Doubles:
+            total = np.zeros_like(values)
+            for (n, following), p in inside.items():
+                total[:, n] += p * values[:, following]
+            return ahead(total)
+
+        def residual(values: Doubles) -> Doubles:
+            return values - again(values.reshape(right.shape)).reshape(-1)
+
+        system = LinearOperator((right.size, right.size), matvec=residual, dtype=np.float64)
+        found, _ = gmres(system, right.reshape(-1), rtol=1e-13, restart=min(right.size, 50), maxiter=20)
+        values = np.maximum(found.reshape(right.shape), 0.0)
+        for _ in range(MOST_STEPS):  # no step takes a probability farther from its value
+            better = right + again(values)
+            if np.abs(better - values).max() <= 1e-15 * values.max():
+                break
+            values = better
+        return better.T
+
+    def _joint(self, q: int) -> Doubles:
+        """Return the probability (K, C + 1) of each symbol in each state, and that the sentence will be accepted."""
+        automaton = self._automaton[0]
+        rest = np.concatenate(
+            [self._rest[automaton.step[q]], np.full((1, len(self.speaker.start)), automaton.final[q])]
+        )
+        return self._by_symbol * rest.T
 
     def log_evidence(self) -> float:
         """Return the log-probability that a random sentence satisfies the rule."""
         with np.errstate(divide="ignore"):
-            return float(np.log(self._next(*self.chain.contexts.after(-1)[:2], 0).sum()))
-
-    def _next(self, ahead: NDArray[np.integer], p: Doubles, q: int) -> Doubles:
-        """Return the joint probability (n, C) of the next state, one of n, its symbol, and that a sentence is accepted.
-
-        ``p`` (n,) are the probabilities of the states.
-        """
-        weights: Doubles = p[:, None] * self._by_symbol[ahead] * self.ahead[self._automaton[0].step[q]][:, ahead].T
-        return weights
+            return min(float(np.log((self.speaker.start @ self._joint(0)).sum())), 0.0)
 
     def draw(self, rng: np.random.Generator) -> tuple[list[int], list[int]]:
         """Return the words and states of a random sentence that satisfies the rule."""
-        (automaton, symbol), contexts = self._automaton, self.chain.contexts
+        (automaton, symbol), states = self._automaton, self.speaker.start
         words: list[int] = []
-        states: list[int] = []
-        q, now = 0, -1
+        path: list[int] = []
+        q = 0
         while len(words) < MOST_WORDS:
-            ahead, p, end = contexts.after(now)
-            weights = self._next(ahead, p, q)
-            end *= bool(automaton.final[q])
-            if not weights.sum() + end > 0:
+            weights = states[:, None] * self._joint(q)
+            if not weights.any():
                 raise self._impossible()
-            chosen = choose(rng, np.cumsum(np.append(weights, end)))
-            if chosen == weights.size:
+            now, c = divmod(choose(rng, np.cumsum(weights)), weights.shape[1])
+            if c == symbol[-1]:
                 break
-            at, c = divmod(chosen, weights.shape[1])
-            now = int(ahead[at])
-            states.append(int(contexts.label[now]))
-            words.append(choose(rng, np.cumsum(self.emission[states[-1]] * (symbol == c))))
-            q = int(automaton.step[q, c])
-        return words, states
+            states = np.zeros(len(states))
+            states[now] = 1.0
+            path.append(now)
+            words.append(choose(rng, np.cumsum(self.speaker.spoken(states) * (symbol == c))))
+            q, states = int(automaton.step[q, c]), self.speaker.after(states)
+        return words, path
 
-    def following(self, rows: Doubles, words: Sequence[int]) -> tuple[Doubles, float]:
-        """Return p(next word) (V,) and p(end) after some words, given that the sentence will satisfy the rule."""
-        (automaton, symbol), contexts, q = self._automaton, self.chain.contexts, 0
+    def following(self, now: Doubles | None, words: Sequence[int]) -> Doubles:
+        """Return p(next word) (V + 1,) after some words, given that the sentence will satisfy the rule.
+
+        ``now`` (K,) is p(state) after the words, ``None`` before the first; a word that is not listed has number -2.
+        """
+        (automaton, symbol), q = self._automaton, 0
         for word in words:
-            q = int(automaton.step[q, symbol[word]])
-        now = self.chain.now(rows)
-        ahead = contexts.start if now is None else contexts.follow.T @ now
-        end = 0.0 if now is None else float(now @ contexts.end) * bool(automaton.final[q])
-        p = np.zeros(len(symbol))
-        for c in range(automaton.step.shape[1]):
-            weight = np.bincount(contexts.label, ahead * self.ahead[automaton.step[q, c]], len(self.emission))
-            own = symbol == c
-            p[own] = weight @ self.emission[:, own]
-        total = p.sum() + end
-        if not total > 0:
+            q = int(automaton.step[q, symbol[word] if word >= 0 else symbol[-1] - 1])
+        states = self.speaker.start if now is None else self.speaker.after(now)
+        p = self.speaker.spoken(states) * automaton.final[q]
+        for c, following in enumerate(automaton.step[q]):
+            p[symbol == c] = self.speaker.spoken(states * self._rest[following])[symbol == c]
+        if not p.any():
             raise self._impossible()
-        return p / total, end / total
+        return p / p.sum()
 
     def _impossible(self) -> ImpossibleError:
         return ImpossibleError(f"{self.rule!r}: no sentence of the model, as far as it goes, can satisfy this rule.")
+
+
+def steered(kept: Steering | None, rules: Rule | str, speaker: Speaker) -> Steering:
+    """Return an HMM under rules; the one that was kept if it is the same."""
+    rule = parse(rules) if isinstance(rules, str) else rules
+    return kept if kept is not None and kept.speaker is speaker and kept.rule == rule else Steering(rule, speaker)

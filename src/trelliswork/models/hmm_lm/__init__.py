@@ -24,6 +24,7 @@ from trelliswork.learning.distributed import one_process
 from trelliswork.learning.report import Callback
 from trelliswork.models.base import Arrays, Description, Table, watch_for
 from trelliswork.models.entrance import COLUMNS
+from trelliswork.models.hmm.steering import Steering, steered
 from trelliswork.models.hmm_lm.data import (
     Evidence,
     Text,
@@ -46,6 +47,7 @@ from trelliswork.models.hmm_lm.fitting import (
 from trelliswork.models.hmm_lm.kernel_features import FeatureMap
 from trelliswork.models.hmm_lm.network import NetworkShape, Projection, Tables
 from trelliswork.models.hmm_lm.objective import Sentences
+from trelliswork.models.hmm_lm.speaking import BlockSpeaker
 from trelliswork.models.hmm_lm.training import TrainingSettings, text_development, train
 from trelliswork.models.hmm_lm.training import torch_threads as threads_for
 from trelliswork.models.parameters import (
@@ -60,6 +62,7 @@ from trelliswork.models.parameters import (
     option,
 )
 from trelliswork.models.tasks import Incremental, Ranked, best_words, blanks
+from trelliswork.rules import Rule
 
 COUNTED = 20_000  # tokens of the training text whose expected states are counted
 SPECTRUM_STATES = 4096  # most, for singular values in a description
@@ -104,6 +107,8 @@ class HMMLanguageModel(Incremental):
     _title: ClassVar[str] = "HMM language model"
     _fit_sets: ClassVar[str] = "network_"
     _tables: Tables | None = later(None)
+    _speaker: BlockSpeaker | None = later(None)
+    _steering: Steering | None = later(None)  # of the last rules about words
     _frequencies: NDArray[np.float64] | None = later(None)
 
     n_states: Annotated[int, Parameter("Number of hidden states.", minimum=1)] = 512
@@ -230,7 +235,7 @@ class HMMLanguageModel(Incremental):
             start_network(network, data, self.seed, watch)
         report = train(network, data, settings, watch, seconds=time.perf_counter() - started)
         self._words, self.network_, self.report_ = words, network, report
-        self.n_tokens_, self._tables = data.n_tokens, None
+        self.n_tokens_, self._tables, self._speaker = data.n_tokens, None, None
         self._frequencies = self._counted(data)
         return self
 
@@ -293,20 +298,32 @@ class HMMLanguageModel(Incremental):
         sentences = read_sentences(X)
         return self.log_prob(sentences), sum(len(sentence) + 1 for sentence in sentences)
 
-    def predict_next(self, words: Sequence[str], n: int = 10, *, unknown: bool = False) -> Ranked:
+    def log_evidence(self, rules: Rule | str) -> float:
+        """Return the log-probability that a random sentence satisfies rules about words, see `trelliswork.rules`."""
+        return self._steered(rules).log_evidence()
+
+    def predict_next(
+        self, words: Sequence[str], n: int = 10, *, unknown: bool = False, rules: Rule | str | None = None
+    ) -> Ranked:
         """Return the n most probable words after the start of a sentence; ``</s>`` is its end.
 
         ``<unk>`` is one of them if ``unknown``; probabilities are those of the model in either case (see ``fill``).
+        With ``rules`` they are given that the finished sentence satisfies these rules about words.
         """
         tables = self._computed()
         check_count("n", n)
-        states = tables.log_start.exp()
+        states, now = tables.log_start.exp(), None
         if len(words):
-            given = self._messages(words, end=False)
+            given = self._messages(words, end=False).possible(
+                "these words have probability zero, so no word can follow them."
+            )
             with torch.no_grad():
-                states = given.possible("these words have probability zero, so no word can follow them.").following(
-                    len(states)
-                )
+                states = given.following(len(states))
+                now = torch.zeros_like(states)
+                now[torch.from_numpy(given.evidence[-1].blocks)] = given.alpha[-1]
+        if rules is not None:
+            ids, before = self._words.ids(words), None if now is None else now.double().numpy().reshape(-1)
+            return self._best_words(self._steered(rules).following(before, ids), n, unknown)
         p = self._word_probabilities(np.arange(len(states)), states)
         return self._best_words(p / p.sum(), n, unknown)  # the sum differs from one by the rounding of float32
 
@@ -407,20 +424,33 @@ class HMMLanguageModel(Incremental):
             messages.possible("this sentence has probability zero, so it has no states to sample.")
             return [[f"#{z}" for z in messages.sample(rng)[:-1]] for _ in range(n)]
 
-    def sample(self, n: int = 1, *, seed: int | None = None, max_length: int = 200) -> list[list[str]]:
-        """Return n random sentences; longer ones than ``max_length`` are cut."""
-        return [words for words, _ in self.sample_with_states(n, seed=seed, max_length=max_length)]
+    def sample(
+        self, n: int = 1, *, seed: int | None = None, max_length: int = 200, rules: Rule | str | None = None
+    ) -> list[list[str]]:
+        """Return n random sentences, cut at ``max_length``; with ``rules`` whole ones that satisfy these."""
+        return [words for words, _ in self.sample_with_states(n, seed=seed, max_length=max_length, rules=rules)]
 
     def sample_with_states(
-        self, n: int = 1, *, seed: int | None = None, max_length: int = 200
+        self, n: int = 1, *, seed: int | None = None, max_length: int = 200, rules: Rule | str | None = None
     ) -> list[tuple[list[str], list[str]]]:
-        """Return n random sentences with their states."""
+        """Return n random sentences with their states; ``rules`` as for ``sample``."""
         self._check_fitted()
         check_count("n", n)
         check_count("max_length", max_length)
         rng = np.random.default_rng(seed)
         with torch_threads.one_thread(), torch.no_grad():
-            return [self._sampled(rng, max_length) for _ in range(n)]
+            if rules is None:
+                return [self._sampled(rng, max_length) for _ in range(n)]
+            steering = self._steered(rules)
+            pairs = (steering.draw(rng) for _ in range(n))
+            return [([self._words[w] for w in words], [f"#{z}" for z in path]) for words, path in pairs]
+
+    def _steered(self, rules: Rule | str) -> Steering:
+        """Return the model under rules about words; the last one is kept."""
+        if self._speaker is None:
+            self._speaker = BlockSpeaker(self._computed(), self.vocabulary_)
+        self._steering = steered(self._steering, rules, self._speaker)
+        return self._steering
 
     def _sampled(self, rng: np.random.Generator, max_length: int) -> tuple[list[str], list[str]]:
         log_start, transition, _, _ = self._computed()

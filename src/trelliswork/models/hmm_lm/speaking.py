@@ -1,0 +1,47 @@
+"""HMM language models as rules about words see them (`trelliswork.models.hmm.steering`), in float64."""
+
+from collections.abc import Sequence
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from trelliswork.inference import lowrank
+from trelliswork.models.hmm.steering import Doubles, Speaker
+from trelliswork.models.hmm_lm.network import Tables
+
+
+class BlockSpeaker(Speaker):
+    """An HMM with states in blocks: state z of block c is number c k + z. A step takes all pairs of blocks."""
+
+    def __init__(self, tables: Tables, words: Sequence[str]) -> None:
+        self.words, self._shape = words, tables.log_start.shape
+        self.start = tables.log_start.double().exp().numpy().reshape(-1)
+        self._transition = lowrank.double(tables.transition)
+        self._emission, self._blocks = tables.log_emission.double().exp(), torch.from_numpy(tables.blocks)
+        self._every = np.arange(self._shape[0])
+
+    def ahead(self, values: Doubles) -> Doubles:
+        """Return the expected values (K, n) of the next state."""
+        rows = torch.from_numpy(values).reshape(*self._shape, -1).transpose(1, 2).contiguous()
+        return self._moved(rows, back=True).transpose(1, 2).reshape(values.shape).numpy()
+
+    def after(self, states: Doubles) -> Doubles:
+        """Return p(next state) (K,) from p(state)."""
+        return self._moved(torch.from_numpy(states).reshape(self._shape)).numpy().reshape(-1)
+
+    def emitted(self, which: NDArray[np.bool_]) -> Doubles:
+        """Return the probability (K,) that a state emits one of some words (V + 1,)."""
+        some = torch.from_numpy(which)
+        sums = torch.zeros(self._shape, dtype=torch.float64)
+        return sums.index_add(0, self._blocks[some], self._emission[some]).numpy().reshape(-1)
+
+    def spoken(self, states: Doubles) -> Doubles:
+        """Return p(word) (V + 1,) from p(state) (K,)."""
+        rows = torch.from_numpy(states).reshape(self._shape)
+        return (self._emission * rows[self._blocks]).sum(dim=1).numpy()
+
+    @torch.no_grad()
+    def _moved(self, rows: Tensor, *, back: bool = False) -> Tensor:
+        return lowrank.moved(self._transition, rows, self._every, self._every, back=back)
