@@ -11,10 +11,10 @@ from numpy.testing import assert_allclose
 from tests.commands import run
 from tests.models.fitted import WORDS, fitted
 from tests.oracle.rules import satisfies
-from trelliswork import CRF, HMM, FactorialCRF, MRFTagger, evaluate
+from trelliswork import CRF, HMM, Corpus, FactorialCRF, MRFTagger, evaluate
 from trelliswork.answers import Want, ask
-from trelliswork.errors import ImpossibleError, ShapeError, ValueRangeError
-from trelliswork.rules import AtMostOnce, Before, Count, Length, Pattern
+from trelliswork.errors import DataError, ImpossibleError, LimitError, ShapeError, ValueRangeError
+from trelliswork.rules import AtMostOnce, Before, Count, Forbidden, Length, Pattern
 
 X = [["the", "dog", "ran"], ["the", "cat"], ["a", "dog", "saw", "the", "cat"], ["the", "dog", "saw", "a", "dog"]]
 Y = [["D", "N", "V"], ["D", "N"], ["D", "N", "V", "D", "N"], ["D", "N", "V", "D", "N"]]
@@ -248,3 +248,61 @@ def test_commands_with_rules(tmp_path):
     done = run("tag", "tagger", "words", "--rules", "hard.rules", cwd=tmp_path)
     assert done.returncode == 1
     assert "Count(" in done.stderr
+
+
+@pytest.mark.parametrize("order", [1, 2])
+@pytest.mark.parametrize("scheme", [None, "auto"])
+def test_training_under_rules_normalizes_over_what_they_allow(order, scheme):
+    """The value is that of the log-probabilities given the rules, and least at the weights."""
+    y, rule = (Y, Count("D", 1, 2) & (Forbidden("V", "D") | Count("V", 1))) if scheme is None else (
+        BIO, Length("X", maximum=2) & Before("X", "Y"))  # fmt: skip
+    rng = np.random.default_rng(0)
+    model = CRF("U:%x[0,0]\nB", scheme=scheme, l2=0.1, tol=1e-9, order=order)
+    free = model.fit(X, y).weights_
+    assert "kept iteration" in model.fit(X, y, rules=rule, dev=(X, y)).report_.reason
+    model.fit(X, y, rules=rule)
+
+    def value():
+        return 0.1 * (model.weights_**2).sum() - model.log_prob(X, y, rules=rule).sum()
+
+    least = value()
+    assert_allclose(model.report_.value, least, 1e-5)
+    best = model.weights_
+    for other in [free, *(best + rng.normal(0, 0.01, (4, len(best))))]:
+        model.weights_ = other
+        assert value() > least
+
+
+def test_sentences_that_break_the_rules_are_named_or_left_out():
+    settings = {"scheme": None, "l2": 0.1, "tol": 1e-9}
+    with pytest.raises(DataError, match=r'sentence 2: its labels break Before\("D", "V"\)') as caught:
+        CRF("U:%x[0,0]\nB", **settings).fit(X, Y, rules=Count("D", 1) & Before("D", "V"))
+    assert caught.value.sentence == 2
+    weights = np.arange(1.0, 5.0)
+    for given in (X, Corpus.from_sentences(X), [[(word, word[0]) for word in x] for x in X]):
+        left, right = (CRF("U:%x[0,0]\nB", **settings) for _ in range(2))
+        left.fit(given, Y, rules="Before(D, V)", on_violation="skip", sample_weight=weights)
+        few = given[:2] if isinstance(given, list) else X[:2]
+        right.fit(few, Y[:2], rules="Before(D, V)", sample_weight=weights[:2])
+        assert (left.weights_ == right.weights_).all()
+        assert left.labels_ == right.labels_
+
+
+@pytest.mark.parametrize(("more", "message"), [
+    ({"algorithm": "sgd"}, "needs algorithm='lbfgs'"),
+    ({"features": "U:%x[0,0]\nB:%x[0,0]"}, "neither B templates with columns nor vectors"),
+])  # fmt: skip
+def test_what_training_under_rules_does_not_support(more, message):
+    with pytest.raises(ValueRangeError, match=message):
+        CRF(**{"features": "U:%x[0,0]\nB", "scheme": None, **more}).fit(X, Y, rules=Count("D", 1))
+
+
+def test_further_errors_of_training_under_rules():
+    model = CRF("U:%x[0,0]\nB", scheme=None)
+    with pytest.raises(ValueRangeError, match="needs one label per token"):
+        model.fit(X, [*Y[:3], [None, *Y[3][1:]]], rules=Count("D", 1))
+    with pytest.raises(ValueRangeError, match="on_violation must be"):
+        model.fit(X, Y, rules=Count("D", 1), on_violation="ignore")
+    labels = [f"L{n}" for n in range(12)]
+    with pytest.raises(LimitError, match="rules matter at once, too many for one automaton: AtMostOnce"):
+        model.fit([labels], [labels], rules=AtMostOnce(*labels))

@@ -15,6 +15,7 @@ from trelliswork.errors import DataError, ValueRangeError
 from trelliswork.features.attributes import Attributes
 from trelliswork.features.feature_map import FeatureMap, Features, Sentences
 from trelliswork.features.knowledge import KNOWLEDGE, Knowledge
+from trelliswork.inference.chain import queries
 from trelliswork.inference.chain.beam import Beam, chosen_beam
 from trelliswork.inference.chain.queries import Scores, log_partitions
 from trelliswork.learning import whole
@@ -23,7 +24,15 @@ from trelliswork.learning.report import Callback, FitReport
 from trelliswork.models.base import Arrays, Description, Table, check_label, watch_for
 from trelliswork.models.calibration import observed, temperature_of_sequences
 from trelliswork.models.crf.beams.layout import Structure
-from trelliswork.models.crf.data import Problem, allowed_by, in_scheme, label_vocabulary, label_weight_array, prepare
+from trelliswork.models.crf.data import (
+    Problem,
+    allowed_by,
+    in_scheme,
+    label_vocabulary,
+    label_weight_array,
+    prepare,
+    satisfying,
+)
 from trelliswork.models.crf.layout import FeatureLayout
 from trelliswork.models.crf.learned import Learned
 from trelliswork.models.crf.online import OnlineState
@@ -54,6 +63,8 @@ from trelliswork.models.parameters import (
     parse_weights,
 )
 from trelliswork.models.tasks import Tagger
+from trelliswork.rules import Rule, parse
+from trelliswork.rules.chains import Ruled
 
 
 @estimator
@@ -190,6 +201,8 @@ class CRF(Tagger):
         checkpoint: str | os.PathLike[str] | None = None,
         callback: Callback | None = None,
         max_minutes: float | None = None,
+        rules: Rule | str | None = None,
+        on_violation: Literal["error", "skip"] = "error",
     ) -> Self:
         """Train on labeled sentences.
 
@@ -213,34 +226,50 @@ class CRF(Tagger):
             Called after each iteration with a `Step`; a true result stops training.
         max_minutes : float, optional
             Time limit: stop before an iteration that would end later.
+        rules : Rule or str, optional
+            Probabilities are normalized over the labelings that satisfy these rules only, see `trelliswork.rules`; tag
+            with the same rules. All are multiplied in: "at most once" for up to about nine labels. Needs L-BFGS and one
+            label per token.
+        on_violation : {"error", "skip"}
+            Whether a sentence whose labels break the rules is an error, or is left out.
         """
         settings = self._settings()
         features = FeatureMap(
             self.features, min_count=self.min_count, hash_bits=self.hash_bits, knowledge=self._knowledge()
         )
-        attributes = features.fit(X)
         y, scheme = in_scheme(y, self.scheme)
+        if rules is not None:
+            if self.algorithm != "lbfgs":
+                raise ValueRangeError("training under rules needs algorithm='lbfgs': choose that, or leave out rules.")
+            X, y, sample_weight = satisfying(X, y, rules, on_violation, sample_weight)
+        attributes = features.fit(X)
         labels = label_vocabulary(y)
         if not labels:
             raise DataError("y must have at least one label to learn from, got None for all tokens.")
-        problem = self._prepare(attributes, y, labels, scheme, sample_weight)
+        problem = trained = self._prepare(attributes, y, labels, scheme, sample_weight)
+        ask: Any = queries
+        if rules is not None:
+            ask = Ruled.of(parse(rules) if isinstance(rules, str) else rules, labels.names)
+            trained = problem.under(ask)
         development = None
         if dev is not None:
             others = features.transform(dev[0])
             share = others.part(*whole.share(len(others)))
             scorer = Scorer.of(share, problem.layout, problem.allowed, problem.structure)
             gold: Any = [list(sentence) for sentence in in_scheme(dev[1], self.scheme, "dev")[0]]
-            development = tagging_development(scorer, gold, labels, scheme, training_beam(problem, self.beam))
+            development = tagging_development(scorer, gold, labels, scheme, training_beam(problem, self.beam), ask)
         # Limits are left out of the fingerprint: a longer run may resume from a shorter one.
         plain = self._values("features", "max_iter", *KNOWLEDGE) | {
             "beam": None if self.beam is None else str(self.beam)
         }
+        if rules is not None:
+            plain["rules"] = str(rules)
         mark = partial(problem.fingerprint, plain, dev and dev[1])
         watch = watch_for(self, development, checkpoint, mark, callback, max_minutes)
         first = None
         if start is not None:
             first = transfer(start._learned(), Learned(features, labels, problem.layout, structure=problem.structure))
-        weights, report = learn(problem, settings, first, watch)
+        weights, report = learn(trained, settings, first, watch)
         # Set together at the end: a fit that fails leaves the learned attributes unchanged.
         self.features_, self._labels, self.scheme_, self._layout = features, labels, scheme, problem.layout
         self.weights_, self.report_, self._online, self._structure = weights, report, None, problem.structure

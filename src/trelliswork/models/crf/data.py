@@ -10,7 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trelliswork.compute.checks import check_shape
-from trelliswork.data import Vocabulary
+from trelliswork.compute.padding import pad
+from trelliswork.data import Corpus, Vocabulary
 from trelliswork.data.files import shorten
 from trelliswork.data.schemes import N_PLACES, FileScheme, Scheme, allowed_transitions, detect_scheme, standard_labels
 from trelliswork.errors import DataError, DataWarning, ShapeError, ValueRangeError
@@ -20,6 +21,8 @@ from trelliswork.learning.checkpoint import fingerprint
 from trelliswork.models.crf.beams.layout import Structure, observed_ngrams
 from trelliswork.models.crf.layout import Allowed, FeatureLayout, Labeling, Tokens
 from trelliswork.models.evidence import Labels, names_of
+from trelliswork.rules import Rule, parse
+from trelliswork.rules.chains import Ruled
 
 
 @dataclass(frozen=True)
@@ -43,6 +46,14 @@ class Problem:
         """Return the objective of this data: a ``ChainObjective``, a ``BeamObjective`` or an ``OnlineChain``."""
         options |= {"weights": self.sentence_weights, "allowed": self.allowed}
         return make(self.tokens, self.labeling, self.layout, **options)
+
+    def under(self, rules: Ruled) -> "Problem":
+        """Return the same problem over the labelings that satisfy rules, with the same weights."""
+        if self.layout.n_edge_attributes or self.layout.vectors is not None:
+            raise ValueRangeError("training under rules supports neither B templates with columns nor vectors.")
+        free = self.structure or Structure.ngrams(self.layout.n_labels, [self.layout.transitions])
+        layout = replace(self.layout, transitions=np.empty(0, np.int64))
+        return replace(self, layout=layout, structure=free.under(rules.joint(range(len(rules.parts)))))
 
     def fingerprint(self, parameters: dict[str, Any], dev: Sequence[Sequence[str]] | None) -> str:
         """Return the mark of a run on this data with these parameters and development labels, for a checkpoint."""
@@ -194,6 +205,27 @@ def in_scheme(y: Labels, scheme: FileScheme | Literal["auto"] | None, name: str 
     for n, row in zip(full, found.labels, strict=True):
         rows[n] = row
     return rows, target
+
+
+def satisfying(X: Any, y: Labels, rules: Rule | str, on_violation: str, weights: Any) -> tuple[Any, Labels, Any]:
+    """Return the sentences, labels and weights of training whose labels satisfy rules; or raise an error for others."""
+    if on_violation not in ("error", "skip"):
+        raise ValueRangeError(f"on_violation must be 'error' or 'skip', got {on_violation!r}.")
+    if not all(isinstance(token, str) for sentence in y for token in sentence):
+        raise ValueRangeError("training under rules needs one label per token: label the sentences fully.")
+    names, lengths = label_vocabulary(y), np.array([len(sentence) for sentence in y], np.int64)
+    ids = pad(np.array(names.ids(chain.from_iterable(y)), np.int64), lengths)  # type: ignore[arg-type]
+    ruled = Ruled.of(parse(rules) if isinstance(rules, str) else rules, names.names)
+    broken = ruled.broken(ids, lengths)
+    for n in np.flatnonzero(broken.any(axis=1)).tolist() if on_violation == "error" else ():
+        problem = f"sentence {n}: its labels break {ruled.parts[int(broken[n].argmax())]!r}"
+        raise DataError(f"{problem}. Correct them, or leave such sentences out with on_violation='skip'.").at(n)
+    kept = np.flatnonzero(~broken.any(axis=1)).tolist()
+    if len(kept) == len(y):
+        return X, y, weights
+    columns = [X.sentences(c) for c in range(len(X.columns))] if isinstance(X, Corpus) else [X]
+    rows = columns[0] if len(columns) == 1 else [list(zip(*row, strict=True)) for row in zip(*columns, strict=True)]
+    return [rows[n] for n in kept], [y[n] for n in kept], None if weights is None else np.asarray(weights)[kept]
 
 
 def check_scheme(y: Labels, labels: Vocabulary, allowed: Allowed, scheme: Scheme | None) -> None:

@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 from trelliswork.data import Vocabulary
 from trelliswork.data.schemes import Scheme
 from trelliswork.errors import ConvergenceWarning, ValueRangeError
+from trelliswork.inference.chain import queries
 from trelliswork.inference.chain.beam import EXACT, Beam, chosen_beam
-from trelliswork.inference.chain.queries import best_labels
 from trelliswork.learning import whole
 from trelliswork.learning.checkpoint import Arrays
 from trelliswork.learning.lbfgs import minimize
@@ -72,18 +72,23 @@ class Settings:
 
 
 def tagging_development(
-    scorer: Scorer, gold: list[list[str]], labels: Vocabulary, scheme: Scheme | None, beam: Beam | None
+    scorer: Scorer,
+    gold: list[list[str]],
+    labels: Vocabulary,
+    scheme: Scheme | None,
+    beam: Beam | None,
+    ask: Any = queries,
 ) -> Development:
     """Return the metric on labeled sentences: chunk F1 if the labels follow a scheme, else token accuracy.
 
-    ``scorer`` has this rank's share of the sentences, ``gold`` the labels of all.
+    ``scorer`` has this rank's share of the sentences, ``gold`` the labels of all; ``ask`` finds the best labels.
     """
     own = gold[slice(*whole.share(len(gold)))]
 
     def measure(parameters: Mapping[str, Any]) -> float:
         predicted: list[list[str]] = []
         for potentials in scorer.potentials(parameters["weights"]):
-            found = zip(best_labels(potentials, beam).tolist(), potentials.lengths.tolist(), strict=True)
+            found = zip(ask.best_labels(potentials, beam).tolist(), potentials.lengths.tolist(), strict=True)
             predicted += [labels.strings(row[:n]) for row, n in found]
         counts = np.zeros(3, np.int64)  # a Score; of tokens, every one is predicted
         if own or predicted or not gold:
@@ -146,8 +151,8 @@ def _lbfgs_within_beams(
 ) -> tuple[Arrays, FitReport]:
     if problem.label_weights is not None or not problem.labeling.complete:
         raise ValueRangeError(
-            "training within a beam or with order above 1 needs one label per token and no label weights: use order=1 "
-            "without a beam."
+            "training within a beam, under rules or with order above 1 needs one label per token and no label weights: "
+            "use order=1 without a beam."
         )
     objective = problem.objective(BeamObjective, beam=beam, l2=settings.l2, structure=problem.structure)
     search = BeamSearch(objective, lambda step, weights, state: watch.after(step, {"weights": weights}, state))

@@ -1,14 +1,17 @@
 """Meaning of the weights of a CRF trained within beams, and their layout in memory for the kernels."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from trelliswork.errors import ValueRangeError
+from trelliswork.inference.chain.automata import Automaton
 from trelliswork.inference.chain.beam.passes import scaled_entries
 from trelliswork.inference.chain.beam.sparse import SparseChain, SparseTransitions
+from trelliswork.inference.chain.product import product
 from trelliswork.models.crf.kernels.beams import EntryScores
 from trelliswork.models.crf.layout import Allowed, FeatureLayout, Floats, StateWeights
 
@@ -28,6 +31,17 @@ class Structure:
     weight_ids: NDArray[np.int64]  # (K, n_entries), -1 for none
     n_weights: int
     grams: tuple[Codes, ...] = ()  # codes of the pairs, triples, ... that have a weight, in the order of the weights
+    last: NDArray[np.bool_] | None = None  # (S,) possible last states; all
+
+    def under(self, automaton: Automaton) -> "Structure":
+        """Return the structure of the labelings that an automaton accepts, with the same weights."""
+        s = self.transitions
+        entries, start = np.arange(len(s.targets), dtype=np.float64), np.where(s.first, 0, -np.inf)
+        unary, lengths = np.zeros((1, 1, s.n_labels)), np.ones(1, np.int64)
+        whole = SparseChain(unary, s, entries, start, np.zeros(s.n_states), lengths)
+        made: Any = product(whole, automaton)[0]
+        ids = self.weight_ids[:, made.log_weights.astype(np.int64)]
+        return replace(self, transitions=made.transitions, weight_ids=ids, last=made.log_end == 0)
 
     @classmethod
     def free(cls, transitions: SparseTransitions) -> "Structure":
@@ -106,6 +120,8 @@ class SparseWeights(StateWeights):
         log_weights = structure.scores(weights[: structure.n_weights])
         log_start = np.where(s.first, 0, -np.inf).astype(np.float32)
         log_end = np.zeros(s.n_states, np.float32)
+        if structure.last is not None:
+            log_end[~structure.last] = -np.inf
         if allowed is not None:
             log_weights[~allowed.pairs[s.emits[s.sources], s.emits[s.targets]]] = -np.inf
             log_start[~allowed.start[s.emits]] = -np.inf
