@@ -52,7 +52,7 @@ def refused(group):
         with pytest.raises(ProcessError, match="takes small steps"):
             BUILDERS[name](slice(0, 20))
     with pytest.raises(ProcessError, match="takes small steps"):
-        PCFG(options={"algorithm": "gradient"}).fit(WORDS)
+        PCFG(neural=True).fit(WORDS)
     return True
 
 
