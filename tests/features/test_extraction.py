@@ -12,6 +12,7 @@ from numpy.testing import assert_array_equal
 
 from trelliswork.errors import DataError
 from trelliswork.features import Attributes, Template, TemplateExtractor, parse_templates
+from trelliswork.features.feature_map import FeatureMap
 from trelliswork.features.ready import ReadyExtractor
 
 
@@ -134,9 +135,9 @@ def test_state_survives_json(problem, min_count):
     extractor = TemplateExtractor(chosen, min_count=min_count)
     extractor.fit(*corpus)
     plain, arrays = extractor.state()
-    again = TemplateExtractor.from_state(json.loads(json.dumps(plain)), {k: v.copy() for k, v in arrays.items()})
+    again = TemplateExtractor(chosen)
+    again.restore(json.loads(json.dumps(plain)), {k: v.copy() for k, v in arrays.items()})
     assert again.names() == extractor.names()
-    assert again.templates == extractor.templates
     for columns, offsets in (corpus, new):
         same(extractor.transform(columns, offsets), again.transform(columns, offsets))
 
@@ -144,27 +145,27 @@ def test_state_survives_json(problem, min_count):
 @pytest.mark.parametrize(
     "damage",
     [
-        lambda plain, arrays: plain.update(reach=0),  # compiled code would read beyond its arrays
-        lambda plain, arrays: plain["templates"][0]["macros"][0].__setitem__(0, 99),
-        lambda plain, arrays: plain["templates"][0]["macros"][0].__setitem__(1, 7),
-        lambda plain, arrays: plain["templates"][0].update(where="nowhere"),
-        lambda plain, arrays: plain["templates"][0]["pieces"].pop(),
-        lambda plain, arrays: plain["stages"][0].clear(),
-        lambda plain, arrays: plain["columns"][0].append(3),
+        lambda plain, arrays: plain["extractor"].update(reach=0),  # compiled code would read beyond its arrays
+        lambda plain, arrays: plain["features"][0]["macros"][0].__setitem__(0, 99),
+        lambda plain, arrays: plain["features"][0]["macros"][0].__setitem__(1, 7),
+        lambda plain, arrays: plain["features"][0].update(where="nowhere"),
+        lambda plain, arrays: plain["features"][0]["pieces"].pop(),
+        lambda plain, arrays: plain["extractor"]["stages"][0].clear(),
+        lambda plain, arrays: plain["extractor"]["columns"][0].append(3),
         lambda plain, arrays: arrays.update({"template.0.kept": arrays["template.0.kept"][:-1]}),
         lambda plain, arrays: arrays.update({"template.0.kept": arrays["template.0.kept"] - 5}),
         lambda plain, arrays: arrays.update({"template.0.stage.0": arrays["template.0.stage.0"].astype(np.int32)}),
     ],
 )
 def test_a_damaged_state_is_refused(damage):
-    extractor = TemplateExtractor(parse_templates("U:%x[-1,0]/%x[0,1]"))
-    extractor.fit([["a", "b"], ["c", "d"]], np.array([0, 2]))
-    plain, arrays = extractor.state()
+    features = FeatureMap("U:%x[-1,0]/%x[0,1]")
+    features.fit([[("a", "c"), ("b", "d")]])
+    plain, arrays = features.state()
     plain = json.loads(json.dumps(plain))
-    TemplateExtractor.from_state(plain, arrays)
+    FeatureMap.from_state(plain, arrays)
     damage(plain, arrays)
     with pytest.raises(DataError):
-        TemplateExtractor.from_state(plain, arrays)
+        FeatureMap.from_state(plain, arrays)
 
 
 def test_positions_beyond_the_sentence_by_hand():
@@ -225,7 +226,8 @@ def test_combinations_that_need_more_than_64_bits(n_macros):
     assert spelled(attributes, names) == expand(chosen, [column], offsets)
     same(attributes, extractor.transform([column], offsets))
     plain, arrays = extractor.state()
-    again = TemplateExtractor.from_state(json.loads(json.dumps(plain)), arrays)
+    again = TemplateExtractor(chosen)
+    again.restore(json.loads(json.dumps(plain)), arrays)
     other = list(column)
     for k in range(0, len(other), 7):
         other[k] = other[k - 1]
@@ -295,7 +297,7 @@ def test_ready_transform_keeps_known_attributes():
     assert spelled(attributes, extractor.names()) == [["x"], ["y"]]
     assert attributes.values is not None
     assert attributes.values.tolist() == [3, 1]
-    again = ReadyExtractor.from_names(extractor.names())
+    again = ReadyExtractor(extractor.names())
     same(attributes, again.transform([[{"w": "new", "x": 3.0, "z": True}], [["y", "q"]]]))
 
 

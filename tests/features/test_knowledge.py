@@ -15,7 +15,6 @@ from trelliswork import CRF, BrownClusters, FactorialCRF, Lexicon, WordVectors
 from trelliswork.compute.sharing import Group, sharing
 from trelliswork.data.moments import count_moments
 from trelliswork.errors import DataError, ShapeError, ValueRangeError
-from trelliswork.features import WordFeatures
 from trelliswork.features.feature_map import FeatureMap
 from trelliswork.features.knowledge import Knowledge
 from trelliswork.features.templates import parse_template
@@ -339,18 +338,6 @@ def test_mrf_tagger_with_clusters(tmp_path):
     again = tw.MRFTagger.load(tmp_path / "m")
     assert again.predict([["a", "cat", "sleeps"]]) == tagger.predict([["a", "cat", "sleeps"]])
     assert again.clusters == CLUSTERS
-
-
-def test_attributes_for_ready_dicts():
-    known = WordFeatures(clusters=CLUSTERS, vectors=VECTORS, lexicon=Lexicon({"cat": "animal"}))
-    made = known(["a", "cat"])
-    assert made[1]["c4[0]"] == "011"
-    assert made[1]["l[0]"] == "B-animal"
-    assert made[1]["c[-1]"] == "00"
-    assert "c[-1]" not in made[0]
-    assert made[1]["v[0],2"] == pytest.approx(VECTORS["cat"][2] / np.linalg.norm(VECTORS["cat"]))
-    X_ready = [[{"w": w} | known(s)[t] for t, w in enumerate(s)] for s in X]
-    assert CRF(None).fit(X_ready, Y).predict([known(["a", "cat"])]) == [["D", "N"]]
 
 
 def test_mrf_tagger_with_vectors_and_lexicon(tmp_path):

@@ -2,7 +2,6 @@
 
 from trelliswork.features.attributes import Attributes
 from trelliswork.features.extraction import TemplateExtractor
-from trelliswork.features.presets import WordFeatures
 from trelliswork.features.templates import Template, parse_templates, read_templates
 
-__all__ = ["Attributes", "Template", "TemplateExtractor", "WordFeatures", "parse_templates", "read_templates"]
+__all__ = ["Attributes", "Template", "TemplateExtractor", "parse_templates", "read_templates"]

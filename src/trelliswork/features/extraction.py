@@ -5,8 +5,7 @@ The strings of each column get ids. The macros of a template look up ids at shif
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
-from functools import cached_property
+from dataclasses import dataclass
 from itertools import repeat
 from typing import Any
 
@@ -19,7 +18,7 @@ from trelliswork.data.files import shorten
 from trelliswork.data.vocabulary import strings
 from trelliswork.errors import DataError
 from trelliswork.features.attributes import Attributes
-from trelliswork.features.kernels import hashing
+from trelliswork.features.kernels import columns as kernels
 from trelliswork.features.numbering import Ids, Keys, Numbering
 from trelliswork.features.templates import Template, reach
 
@@ -68,7 +67,7 @@ class ColumnIds:
         beyond = np.arange(self.reach, dtype=np.int64) + len(self.strings)
         before, after = (np.full(self.reach, -1),) * 2 if skip_outside else (beyond, beyond + self.reach)
         out = np.empty(len(ids), np.int64)
-        hashing.shifted(ids, offsets, row, before, after, out)
+        kernels.shifted(ids, offsets, row, before, after, out)
         return out
 
     def name(self, number: int) -> str:
@@ -108,7 +107,6 @@ class TemplateExtractor:
         n_tokens = len(columns[0])
         table = np.empty((len(self.templates), n_tokens), np.int32)
         self._stages, self._kept, self.n_attributes = [], [], 0
-        self.__dict__.pop("of_words", None)
         for k, template in enumerate(self.templates):
             stages, numbers = self._learn(template, coded, offsets)
             n = len(stages[-1].numbering)
@@ -125,10 +123,10 @@ class TemplateExtractor:
         coded = [ids.look_up(column) for ids, column in zip(self.columns, columns, strict=False)]
         table = np.empty((len(self.templates), len(coded[0])), np.int32)
         for k in range(len(self.templates)):
-            table[k] = self._known(k, coded, offsets)
+            table[k] = self.known(k, coded, offsets)
         return compress(table, offsets, self.n_attributes)
 
-    def _known(self, k: int, coded: Sequence[Ids], offsets: NDArray[np.int64]) -> Ids:
+    def known(self, k: int, coded: Sequence[Ids], offsets: NDArray[np.int64]) -> Ids:
         """Return the attribute of template k for each token, -1 if it is unknown."""
         numbers = None
         for stage in self._stages[k]:
@@ -137,50 +135,20 @@ class TemplateExtractor:
         assert numbers is not None
         return _translate(numbers, self._kept[k])
 
-    @cached_property
-    def of_words(self) -> list[int]:
-        """Templates whose attribute depends on one token alone, with none beyond the sentence."""
-        simple = [
-            (t.skip_outside, t.where, t.on_edges, len(t.macros)) == (True, "all", False, 1) for t in self.templates
-        ]
-        return [
-            k for k, (alone, stages) in enumerate(zip(simple, self._stages, strict=True)) if alone and len(stages) == 1
-        ]
+    def alone(self, k: int) -> bool:
+        """Return whether template k looks at one token alone, and makes no attribute beyond the sentence."""
+        t = self.templates[k]
+        simple = (t.skip_outside, t.where, t.on_edges, len(t.macros)) == (True, "all", False, 1)
+        return simple and len(self._stages[k]) == 1
 
-    def word_rows(self, coded: Sequence[Ids]) -> Ids:
-        """Return for each word the attributes of the templates ``of_words``, then its id in each column."""
-        rows = np.empty((len(coded[0]), len(self.of_words) + len(coded)), np.int32)
-        for slot, k in enumerate(self.of_words):
-            numbers = self._stages[k][0].numbering.look_up(coded[self.templates[k].macros[0][1]].astype(np.int64))
-            rows[:, slot] = _translate(numbers, self._kept[k])
-        rows[:, len(self.of_words) :] = np.transpose(coded)
-        return rows
-
-    def transform_rows(self, rows: Ids, at: NDArray[np.int64], offsets: NDArray[np.int64]) -> Attributes:
-        """Return the known attributes of a corpus; ``rows[at[i]]`` is the row of token i, as `word_rows` returns it."""
-        slots = {k: slot for slot, k in enumerate(self.of_words)}
-        rest = [k for k in range(len(self.templates)) if k not in slots]
-        used = {column for k in rest for _, column in self.templates[k].macros}
-        nothing = np.empty(len(at), np.int32)
-        coded = [rows[at, len(slots) + c] if c in used else nothing for c in range(len(self.columns))]
-        others = np.empty((len(rest), len(at)), np.int32)
-        for n, k in enumerate(rest):
-            others[n] = self._known(k, coded, offsets)
-        sources = np.array(
-            [
-                (slots[k], template.macros[0][0]) if k in slots else (-1, rest.index(k))
-                for k, template in enumerate(self.templates)
-            ],
-            np.int64,
-        ).reshape(-1, 2)
-        token_ptr, ids = np.empty(len(at) + 1, np.int64), np.empty(len(at) * len(sources), np.int32)
-        n = hashing.gather(rows, at, np.asarray(offsets, np.int64), sources, others, token_ptr, ids)
-        return Attributes(np.asarray(offsets, np.int64), token_ptr, ids[:n], None, self.n_attributes)
+    def known_alone(self, k: int, coded: Sequence[Ids]) -> Ids:
+        """Return the attribute that template k, which is ``alone``, makes of each word."""
+        numbers = self._stages[k][0].numbering.look_up(coded[self.templates[k].macros[0][1]].astype(np.int64))
+        return _translate(numbers, self._kept[k])
 
     def state(self) -> tuple[dict[str, Any], dict[str, NDArray[np.generic]]]:
-        """Return the state for ``from_state``: plain data for JSON, and arrays."""
+        """Return what it has learned, for ``restore``: plain data for JSON, and arrays."""
         plain = {
-            "templates": [asdict(t) for t in self.templates],
             "columns": [ids.strings for ids in self.columns],
             "reach": max((ids.reach for ids in self.columns), default=0),
             "stages": [[stage.macros for stage in stages] for stages in self._stages],
@@ -192,22 +160,16 @@ class TemplateExtractor:
                 arrays[f"template.{k}.stage.{n}"] = stage.numbering.listed
         return plain, arrays
 
-    @classmethod
-    def from_state(cls, plain: dict[str, Any], arrays: Mapping[str, NDArray[Any]]) -> "TemplateExtractor":
-        """Build an extractor from its ``state``."""
-        self = cls([Template.from_plain(t) for t in plain["templates"]])
+    def restore(self, plain: dict[str, Any], arrays: Mapping[str, NDArray[Any]]) -> None:
+        """Continue from ``state``'s result, of an extractor with the same templates."""
         self.columns = [ColumnIds(strings(column), plain["reach"]) for column in plain["columns"]]
+        self._stages, self._kept = [], []
         for k, stages in enumerate(plain["stages"]):
-            self._stages.append(
-                [
-                    _Stage(tuple(map(tuple, macros)), Numbering(arrays[f"template.{k}.stage.{n}"]))
-                    for n, macros in enumerate(stages)
-                ]
-            )
+            listed = [Numbering(arrays[f"template.{k}.stage.{n}"]) for n in range(len(stages))]
+            self._stages.append([_Stage(tuple(map(tuple, m)), one) for m, one in zip(stages, listed, strict=True)])
             self._kept.append(arrays[f"template.{k}.kept"])
         self._check()
         self.n_attributes = int(max((kept.max(initial=-1) for kept in self._kept), default=-1)) + 1
-        return self
 
     def _check(self) -> None:
         """Raise DataError if the parts of the state do not match, as in a damaged file."""
@@ -297,12 +259,25 @@ def check_columns(templates: Sequence[Template], n_columns: int) -> None:
             )
 
 
-def compress(table: NDArray[np.int32], offsets: NDArray[np.int64], n_attributes: int) -> Attributes:
-    """Return the attributes of a table (n_templates, n_tokens) of ids, -1 where a template makes none."""
-    token_ptr = np.empty(table.shape[1] + 1, np.int64)
-    ids = np.empty(int((table >= 0).sum()), np.int32)
-    hashing.compress(table, token_ptr, ids)
-    return Attributes(np.asarray(offsets, np.int64), token_ptr, ids, None, n_attributes)
+def compress(
+    table: Ids,
+    offsets: NDArray[np.int64],
+    n_attributes: int,
+    words: tuple[Ids, NDArray[np.int64]] | None = None,
+    sources: NDArray[np.int64] | None = None,
+) -> Attributes:
+    """Return the attributes of a table (n_templates, n_tokens) of ids, -1 where a template makes none.
+
+    ``sources`` are those of ``kernels.columns.gather``, where some attributes are in a table of ``words``, with the row
+    of each token.
+    """
+    if sources is None:
+        sources = np.stack([np.full(len(table), -1), np.arange(len(table))], axis=1)
+    rows, at = (np.empty((0, 0), np.int32), np.empty(0, np.int64)) if words is None else words
+    offsets = np.asarray(offsets, np.int64)
+    token_ptr, ids = np.empty(table.shape[1] + 1, np.int64), np.empty(table.shape[1] * len(sources), np.int32)
+    n = kernels.gather(rows, at, offsets, sources, table, token_ptr, ids)
+    return Attributes(offsets, token_ptr, ids[:n], None, n_attributes)
 
 
 def _translate(numbers: Ids, kept: Ids) -> Ids:

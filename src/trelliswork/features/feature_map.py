@@ -16,10 +16,10 @@ from trelliswork.features.attributes import Attributes
 from trelliswork.features.extraction import TemplateExtractor
 from trelliswork.features.hashed import HashedReadyExtractor, HashedTemplateExtractor, check_hash_bits
 from trelliswork.features.knowledge import Knowledge
-from trelliswork.features.presets import DERIVED, PRESETS, Preset, derive, preset
+from trelliswork.features.presets import PRESETS, Preset, derive, preset
 from trelliswork.features.ready import ReadyExtractor
 from trelliswork.features.spelled import SpelledExtractor
-from trelliswork.features.templates import Template, parse_template, parse_templates, read_templates, resolve
+from trelliswork.features.templates import Template, parse_templates, read_templates, resolve
 from trelliswork.features.word_ids import WordIds
 
 Sentence = Sequence[Any]
@@ -44,6 +44,13 @@ class FeatureMap:
     plain transitions.
     """
 
+    extractor: TemplateLike | ReadyLike | SpelledExtractor
+    edge_extractor: TemplateLike | SpelledExtractor | None = None
+    preset: str | None = None
+    function: Callable[[Sentence, int], Any] | None = None
+    _templates: Sequence[Template] = ()  # as a user writes them
+    _columns: Preset | None = None  # of the data, then derived ones and those of knowledge; None: ready attributes
+    _places: Sequence[int] = ()  # rows of the macros for vectors
     _words: WordIds | None = None
 
     def __init__(
@@ -56,24 +63,20 @@ class FeatureMap:
     ) -> None:
         if hash_bits is not None:
             check_hash_bits(hash_bits, min_count)
-        self.hash_bits = hash_bits
-        self.knowledge = Knowledge()
-        self._places: list[int] = []  # rows of the macros for vectors
-        self._columns = Preset(0, ())  # of the data, and those derived from them and from knowledge
-        self.function = features if callable(features) else None
-        self.preset = features if isinstance(features, str) and features in PRESETS else None
-        self.extractor: TemplateLike | ReadyLike | SpelledExtractor
-        self.edge_extractor: TemplateLike | SpelledExtractor | None = None
+        self.hash_bits, self.knowledge = hash_bits, Knowledge()
         if features is None or callable(features):
             if knowledge:
                 raise ValueRangeError(
                     "clusters=, vectors= and lexicon= need a preset or templates: a function or ready attributes add "
-                    "them themselves, see WordFeatures."
+                    "them themselves, such as {'cluster': clusters.path(word)}."
                 )
+            self.function = features
             ready = ReadyExtractor(min_count=min_count)
             self.extractor = ready if hash_bits is None else HashedReadyExtractor(hash_bits)
             return
-        templates = self._resolved(_templates(features, knowledge), knowledge or Knowledge())
+        self.preset = features if isinstance(features, str) and features in PRESETS else None
+        self._templates = _templates(features, knowledge)
+        templates = self._resolved(knowledge or Knowledge())
         self.extractor = _extractor([t for t in templates if not t.on_edges], min_count, hash_bits)
         on_edges = [t for t in templates if t.on_edges]
         if on_edges:
@@ -83,7 +86,7 @@ class FeatureMap:
     def from_names(cls, names: Sequence[str]) -> "FeatureMap":
         """Return a map of ready attributes with these names."""
         self = cls(None)
-        self.extractor = ReadyExtractor.from_names(names)
+        self.extractor = ReadyExtractor(names)
         return self
 
     @classmethod
@@ -91,16 +94,20 @@ class FeatureMap:
         """Return a map of attributes that templates of another tool make."""
         self = cls(None)
         self.extractor, self.edge_extractor = nodes, edges
+        templates = [*nodes.templates, *([] if edges is None else edges.templates)]
+        self._columns = Preset(max((t.n_columns for t in templates), default=0), ())
+        if nodes.outside == "_B":  # templates of Wapiti make other attributes here
+            self._templates = templates
         return self
 
-    def _resolved(self, templates: list[Template], knowledge: Knowledge) -> list[Template]:
+    def _resolved(self, knowledge: Knowledge) -> list[Template]:
         """Return templates over columns only: those of the data, then those derived from it and from knowledge."""
-        names = list(dict.fromkeys(name for template in templates for name in template.knowledge))
+        names = list(dict.fromkeys(name for template in self._templates for name in template.knowledge))
         knowledge.check(names)
         self.knowledge = knowledge.restricted(names)
-        self._places = [row for template in templates if template.is_vector for row, _ in template.macros]
+        self._places = [row for template in self._templates if template.is_vector for row, _ in template.macros]
         names = [name for name in names if name != "v"]
-        templates = [template for template in templates if not template.is_vector]
+        templates = [template for template in self._templates if not template.is_vector]
         columns = Preset(max((t.n_columns for t in templates), default=0), ())
         if self.preset is not None:
             columns = PRESETS[self.preset]
@@ -123,24 +130,12 @@ class FeatureMap:
     @property
     def features(self) -> Features:
         """The parameter: a function, the name of a preset, templates (without plain B), or ``None``."""
-        if isinstance(self.extractor, ReadyLike):
-            return self.function
-        if isinstance(self.extractor, SpelledExtractor) and self.extractor.outside != "_B":
-            return None  # of Wapiti, whose attributes other templates do not make
-        return self.preset or self._written(self._all_templates())
+        return self.function or self.preset or list(self._templates) or None
 
     @property
     def n_columns(self) -> int | None:
         """Number of columns that the data must have; ``None`` for a function and ready attributes."""
-        if isinstance(self.extractor, ReadyLike):
-            return None
-        return self._columns.n_columns or max((t.n_columns for t in self._all_templates()), default=0)
-
-    def _written(self, templates: list[Template]) -> list[Template]:
-        """Return templates with the names of the knowledge that they use, as a user writes them."""
-        names = dict(enumerate((name for _, name in self._columns.derived), start=self._columns.n_columns))
-        written = [replace(t, macros=tuple((row, names.get(c, c)) for row, c in t.macros)) for t in templates]
-        return written + [parse_template(f"U:v[{row}]=%v[{row}]") for row in self._places]
+        return None if self._columns is None else self._columns.n_columns
 
     def fit(self, X: Sentences) -> Attributes:
         """Learn and return the attributes of sentences."""
@@ -171,68 +166,34 @@ class FeatureMap:
 
     def state(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
         """Return the state for ``from_state``: plain data for JSON, and arrays, without a function."""
-        if isinstance(self.extractor, ReadyExtractor):
-            return {"names": self.extractor.names()}, {}
-        if isinstance(self.extractor, HashedReadyExtractor):
-            return {"hash_bits": self.hash_bits}, {}
-        if isinstance(self.extractor, HashedTemplateExtractor):
-            templates = [asdict(t) for t in self._all_templates()]
-            known, arrays = self._known_state()
-            return {"hash_bits": self.hash_bits, "preset": self.preset, "templates": templates} | known, arrays
-        if isinstance(self.extractor, SpelledExtractor):
-            spelled = [e.state() for e in (self.extractor, self.edge_extractor) if isinstance(e, SpelledExtractor)]
-            return {"spelled": spelled}, {}
-        plain, arrays = self.extractor.state()
-        known, extra = self._known_state()
-        state: dict[str, Any] = {"preset": self.preset, "extractor": plain} | known
-        arrays |= extra
-        if isinstance(self.edge_extractor, TemplateExtractor):
-            state["edges"], extra = self.edge_extractor.state()
+        plain: dict[str, Any] = {"hash_bits": self.hash_bits}
+        plain["features"] = self.preset or [asdict(t) for t in self._templates]
+        plain["extractor"], arrays = self.extractor.state()
+        if self.edge_extractor is not None:
+            plain["edges"], extra = self.edge_extractor.state()
             arrays |= {_EDGES + name: array for name, array in extra.items()}
-        return state, arrays
-
-    def _known_state(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
-        """Return the state of the knowledge of words; nothing without it."""
-        if not self.knowledge:
-            return {}, {}
-        plain, arrays = self.knowledge.state()
-        columns = {"n_columns": self._columns.n_columns, "derived": self._columns.derived}
-        return {"knowledge": plain, "places": self._places, **columns}, arrays
-
-    def _restore_columns(self, plain: dict[str, Any], arrays: Mapping[str, NDArray[Any]]) -> None:
-        """Set the derived columns and the knowledge from a state."""
-        self.preset = plain.get("preset")
-        if self.preset is not None:
-            self._columns = replace(preset(self.preset), templates=())
-        if "knowledge" in plain:
-            self.knowledge = Knowledge.from_state(plain["knowledge"], arrays)
-            self._columns = Preset(plain["n_columns"], tuple((column, name) for column, name in plain["derived"]))
-            self._places = [int(row) for row in plain["places"]]
-            if self._places and self.knowledge.vectors is None:
-                raise DataError("the vectors of words are missing: train again.")
-            if any(not 0 <= column < self._columns.n_columns for column, _ in self._columns.derived):
-                raise DataError("the columns of the features are damaged: train again.")
-            self.knowledge.check(name for _, name in self._columns.derived if name not in DERIVED)
+        if self.knowledge:
+            plain["knowledge"], extra = self.knowledge.state()
+            arrays |= extra
+        return plain, arrays
 
     @classmethod
     def from_state(cls, plain: dict[str, Any], arrays: Mapping[str, NDArray[Any]]) -> "FeatureMap":
-        """Build a map from its ``state``."""
-        if "hash_bits" in plain:
-            templates = [Template.from_plain(t) for t in plain["templates"]] if "templates" in plain else None
-            self = cls(templates, hash_bits=plain["hash_bits"])
-            self._restore_columns(plain, arrays)
-            return self
-        if "names" in plain:
-            return cls.from_names(plain["names"])
-        if "spelled" in plain:
-            nodes, *edges = map(SpelledExtractor.from_state, plain["spelled"])
-            return cls.from_spelled(nodes, edges[0] if edges else None)
-        self = cls(None)
-        self._restore_columns(plain, arrays)
-        self.extractor = TemplateExtractor.from_state(plain["extractor"], arrays)
-        if "edges" in plain:
+        """Build a map from its ``state``; damaged parts are an error."""
+        nodes, edges, given = plain["extractor"], plain.get("edges"), plain["features"]
+        if "outside" in nodes:
+            pair = None if edges is None else SpelledExtractor.from_state(edges)
+            return cls.from_spelled(SpelledExtractor.from_state(nodes), pair)
+        if isinstance(given, str):
+            preset(given)  # not a file that a damaged model names
+        features = given if isinstance(given, str) else [*map(Template.from_plain, given)] or None
+        knowledge = Knowledge.from_state(plain["knowledge"], arrays) if "knowledge" in plain else None
+        self = cls(features, hash_bits=plain["hash_bits"], knowledge=knowledge)
+        if isinstance(self.extractor, TemplateLike | ReadyLike):
+            self.extractor.restore(nodes, arrays)
+        if isinstance(self.edge_extractor, TemplateLike):
             extra = {name.removeprefix(_EDGES): array for name, array in arrays.items() if name.startswith(_EDGES)}
-            self.edge_extractor = TemplateExtractor.from_state(plain["edges"], extra)
+            self.edge_extractor.restore(edges or {}, extra)
         return self
 
     def _word_ids(self) -> WordIds | None:
@@ -243,12 +204,8 @@ class FeatureMap:
                 self._words = WordIds(chosen, self.extractor)
         return self._words
 
-    def _all_templates(self) -> list[Template]:
-        both = self.extractor, self.edge_extractor
-        return [t for e in both if e is not None and not isinstance(e, ReadyLike) for t in e.templates]
-
     def _attributes(self, X: Sentences, learn: bool) -> Attributes:
-        if not isinstance(X, Corpus | AttributeCorpus) and not isinstance(self.extractor, ReadyLike):
+        if not isinstance(X, Corpus | AttributeCorpus) and self._columns is not None:
             X = Corpus.from_sentences(X)
         columns: Sequence[Sequence[str]] = X.columns if isinstance(X, Corpus) else ()
         if learn:
@@ -265,8 +222,8 @@ class FeatureMap:
         if not isinstance(X, Corpus):
             raise DataError("a file of ready attributes needs features=None: templates make attributes from columns.")
         if not learn and (words := self._word_ids()) is not None:
-            assert isinstance(self.extractor, TemplateExtractor)
-            return self.extractor.transform_rows(*words.look_up(columns[0]), X.offsets)
+            return words.transform(columns[0], X.offsets)
+        assert self._columns is not None
         if self._columns.derived or self.preset is not None:
             if len(columns) < self._columns.n_columns:
                 raise DataError(
@@ -282,9 +239,7 @@ class FeatureMap:
         return replace(nodes, edges=_applied(self.edge_extractor, columns, X.offsets, learn))
 
     def _ready(self, X: Sentences, extractor: ReadyLike, learn: bool) -> Attributes:
-        if isinstance(X, AttributeCorpus):
-            return (extractor.fit_corpus if learn else extractor.transform_corpus)(X)
-        if self.function is not None:
+        if self.function is not None and not isinstance(X, AttributeCorpus):
             X = [[self.function(sentence, t) for t in range(len(sentence))] for sentence in _rows(X)]
         if isinstance(X, Corpus):
             raise DataError("with features=None tokens are dicts or lists of attributes, got a corpus of columns.")

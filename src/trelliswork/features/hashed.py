@@ -21,17 +21,17 @@ with :math:`v_m` the :math:`h_{\mathrm{string}}` of the string at macro m of M, 
 import json
 from collections.abc import Sequence
 from hashlib import blake2b
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from trelliswork.data import AttributeCorpus
 from trelliswork.data.files import shorten
 from trelliswork.errors import DataError, ValueRangeError
 from trelliswork.features.attributes import Attributes
 from trelliswork.features.extraction import check_columns, compress
-from trelliswork.features.kernels.hashing import hash_template
-from trelliswork.features.ready import Rows, Token, corpus_attributes
+from trelliswork.features.kernels.columns import hash_template
+from trelliswork.features.ready import Rows, Sentences
 from trelliswork.features.templates import Template, reach
 
 MOST_BITS = 30  # ids are int32
@@ -69,6 +69,13 @@ class _Hashed:
     def names(self) -> list[str]:
         """Return ``#0``, ``#1``, ...: strings are not stored."""
         return [f"#{k}" for k in range(self.n_attributes)]
+
+    def state(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+        """Return nothing: there is nothing to learn."""
+        return {}, {}
+
+    def restore(self, plain: object, arrays: object) -> None:
+        """Do nothing."""
 
 
 class HashedTemplateExtractor(_Hashed):
@@ -113,17 +120,12 @@ class HashedTemplateExtractor(_Hashed):
 class HashedReadyExtractor(_Hashed):
     """Hashed attributes that the user computed, eq. 1, with values; the counterpart of ``ReadyExtractor``."""
 
-    def transform(self, sentences: Sequence[Sequence[Token]]) -> Attributes:
+    def transform(self, X: Sentences) -> Attributes:
         """Return the attributes of sentences."""
-        rows = Rows(sentences, _Hashes(64 - self.hash_bits).__getitem__)
+        rows = Rows(X, _Hashes(64 - self.hash_bits).__getitem__)
         return rows.attributes(rows.keys.astype(np.int32), self.n_attributes)
 
-    def transform_corpus(self, corpus: AttributeCorpus) -> Attributes:
-        """Return the attributes of a file of ready attributes."""
-        ids = np.array([hash_string(name) >> (64 - self.hash_bits) for name in corpus.names], np.int32)
-        return corpus_attributes(corpus, ids, self.n_attributes)
-
-    fit, fit_corpus = transform, transform_corpus  # there is nothing to learn
+    fit = transform  # there is nothing to learn
 
 
 class _Hashes(dict[str, int]):

@@ -18,7 +18,7 @@ from trelliswork.data.vocabulary import strings
 from trelliswork.errors import DataError, ValueRangeError
 from trelliswork.features.attributes import Dense
 from trelliswork.features.brown import BrownClusters
-from trelliswork.features.kernels.hashing import shifted
+from trelliswork.features.kernels.columns import shifted
 from trelliswork.features.lexicon import Lexicon
 from trelliswork.features.vectors import WordVectors
 

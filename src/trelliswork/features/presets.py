@@ -11,7 +11,6 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,11 +18,8 @@ from numpy.typing import NDArray
 from trelliswork.data.corpus import Column
 from trelliswork.data.files import shorten
 from trelliswork.errors import ValueRangeError
-from trelliswork.features.brown import BrownClusters
 from trelliswork.features.knowledge import BITS, Knowledge
-from trelliswork.features.lexicon import Lexicon
 from trelliswork.features.templates import Template, parse_template
-from trelliswork.features.vectors import WordVectors
 
 
 @dataclass(frozen=True)
@@ -187,19 +183,6 @@ PRESETS: dict[str, Preset] = {
 }
 
 
-def _knowledge_lines(knowledge: Knowledge) -> list[str]:
-    """Return the templates for clusters and a lexicon."""
-    lines = []
-    if knowledge.clusters is not None:
-        lines += [f"U:c{n}[0]=%c[0,{n}]" for n in BITS]
-        lines += [f"U:c[{row}]=%c[{row}]" for row in (-1, 0, 1)]
-    if knowledge.vectors is not None:
-        lines += [f"U:v[{row}]=%v[{row}]" for row in (-1, 0, 1)]
-    if knowledge.lexicon is not None:
-        lines += [f"U:l[{row}]=%l[{row}]" for row in (-1, 0, 1)]
-    return lines
-
-
 def preset(name: str, knowledge: Knowledge | None = None) -> Preset:
     """Return a preset by its name, with templates for the knowledge of words that there is."""
     if name not in PRESETS:
@@ -212,52 +195,9 @@ def preset(name: str, knowledge: Knowledge | None = None) -> Preset:
         return chosen
     if name == "letters":
         raise ValueRangeError("features='letters' has no words: leave out clusters=, vectors= and lexicon=.")
-    lines = _knowledge_lines(knowledge)
+    lines = []
+    if knowledge.clusters is not None:
+        lines += [f"U:c{n}[0]=%c[0,{n}]" for n in BITS]
+    kinds = {"c": knowledge.clusters, "v": knowledge.vectors, "l": knowledge.lexicon}
+    lines += [f"U:{kind}[{row}]=%{kind}[{row}]" for kind, has in kinds.items() if has is not None for row in (-1, 0, 1)]
     return replace(chosen, templates=chosen.templates + tuple(parse_template(x, skip_outside=True) for x in lines))
-
-
-class WordFeatures:
-    """Attributes of clusters, vectors and lexicons, for functions and ready attributes.
-
-    Presets and templates need none of this: pass ``clusters=``, ``vectors=`` and ``lexicon=`` to the tagger.
-
-    Parameters
-    ----------
-    clusters, vectors, lexicon : optional
-        Objects or files, as for `CRF`.
-
-    Examples
-    --------
-    >>> known = WordFeatures(clusters=BrownClusters.from_paths({"the": "00", "dog": "01"}))
-    >>> known(["the", "dog"])[1]["c[0]"]
-    '01'
-    """
-
-    def __init__(
-        self,
-        *,
-        clusters: BrownClusters | str | Path | None = None,
-        vectors: WordVectors | str | Path | None = None,
-        lexicon: Lexicon | str | Path | None = None,
-    ) -> None:
-        self.knowledge = Knowledge.of(clusters, vectors, lexicon)
-        self._templates = [parse_template(line) for line in _knowledge_lines(self.knowledge)]
-
-    def __call__(self, words: Sequence[str]) -> list[dict[str, str | float]]:
-        """Return the attributes of each word of a sentence, by name: those that a preset adds."""
-        ends, columns = np.array([0, len(words)]), dict[str, list[str]]()
-        made: list[dict[str, str | float]] = [{} for _ in words]
-        for template in self._templates:
-            ((row, name),) = template.macros
-            key = template.pieces[0].removeprefix("U:").removesuffix("=")
-            if name == "v":
-                dense = self.knowledge.dense(words, ends, [row])
-                for t, vector in enumerate(dense.rows[0].tolist()):
-                    if vector >= 0:
-                        made[t] |= {f"{key},{d}": value for d, value in enumerate(dense.vectors[vector].tolist())}
-                continue
-            if name not in columns:
-                columns[name] = self.knowledge.column(name, words, ends)
-            for t in range(max(0, -row), len(words) - max(0, row)):
-                made[t][key] = columns[name][t + row]
-        return made

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from trelliswork.data import AttributeCorpus
 from trelliswork.data.counting import frequent
 from trelliswork.data.files import shorten
+from trelliswork.data.vocabulary import strings
 from trelliswork.errors import DataError
 from trelliswork.features.attributes import Attributes
 from trelliswork.features.numbering import Ids, Keys, Numbering
@@ -24,6 +25,7 @@ from trelliswork.features.numbering import Ids, Keys, Numbering
 _LARGEST = float(np.finfo(np.float32).max)
 _BITS = (1 << 62) - 1
 Token = Mapping[str, Any] | Iterable[str]
+Sentences = Sequence[Sequence[Token]] | AttributeCorpus
 
 
 class ReadyExtractor:
@@ -33,10 +35,13 @@ class ReadyExtractor:
     strings (the attribute ``name:string``), or to such tokens, whose names follow ``name:`` (as in python-crfsuite).
     """
 
-    def __init__(self, *, min_count: int = 1) -> None:
+    def __init__(self, names: Sequence[str] = (), *, min_count: int = 1) -> None:
         self.min_count = min_count
-        self._names: list[str] = []
-        self._table = Numbering()
+        self._set(names)
+
+    def _set(self, names: Iterable[str]) -> None:
+        self._names = list(names)
+        self._table = Numbering(_keys(self._names))
 
     @property
     def n_attributes(self) -> int:
@@ -47,44 +52,30 @@ class ReadyExtractor:
         """Return the names in the order of their ids."""
         return list(self._names)
 
-    @classmethod
-    def from_names(cls, names: Sequence[str]) -> "ReadyExtractor":
-        """Build an extractor with given attributes."""
-        self = cls()
-        self._names = list(names)
-        self._table = Numbering(_keys(self._names))
-        return self
-
-    def fit(self, sentences: Sequence[Sequence[Token]]) -> Attributes:
+    def fit(self, X: Sentences) -> Attributes:
         """Learn and return the attributes of sentences."""
-        rows = Rows(sentences)
+        rows = Rows(X)
         rows.keys &= _BITS
         ids = Numbering.of(rows.keys)[1]
         # Ids count up as names appear: a name is new where the largest id so far grows.
         names = _checked(rows.names_at(np.flatnonzero(np.diff(np.maximum.accumulate(ids), prepend=-1))))
-        self._learn(names, np.bincount(ids, minlength=len(names)))
+        counts = np.bincount(ids, minlength=len(names)).tolist()
+        self._set(frequent(dict(zip(names, counts, strict=True)), self.min_count))  # on all ranks together
         return rows.attributes(self._table.look_up(_keys(names))[ids], len(self._names))
 
-    def transform(self, sentences: Sequence[Sequence[Token]]) -> Attributes:
+    def transform(self, X: Sentences) -> Attributes:
         """Return the known attributes of other sentences."""
-        rows = Rows(sentences)
+        rows = Rows(X)
         rows.keys &= _BITS
         return rows.attributes(self._table.look_up(rows.keys), len(self._names))
 
-    def fit_corpus(self, corpus: AttributeCorpus) -> Attributes:
-        """Learn and return the attributes of a file of ready attributes."""
-        self._learn(corpus.names, np.bincount(corpus.attributes, minlength=len(corpus.names)))
-        return self.transform_corpus(corpus)
+    def state(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+        """Return what it has learned, for ``restore``: plain data for JSON, and no arrays."""
+        return {"names": self._names}, {}
 
-    def _learn(self, names: Sequence[str], counts: NDArray[np.int64]) -> None:
-        """Keep the names that are frequent enough on all ranks together; these are distinct and those of this rank."""
-        own = dict(zip(names, counts.tolist(), strict=True))
-        self._names = list(frequent(own, self.min_count))
-        self._table = Numbering(_keys(self._names))
-
-    def transform_corpus(self, corpus: AttributeCorpus) -> Attributes:
-        """Return the known attributes of another such file."""
-        return corpus_attributes(corpus, self._table.look_up(_keys(corpus.names)), len(self._names))
+    def restore(self, plain: Mapping[str, Any], arrays: object) -> None:
+        """Continue from ``state``'s result."""
+        self._set(strings(plain["names"]))
 
 
 _LISTS, _NUMBERS, _TEXTS = {list}, {float}, {str}
@@ -93,10 +84,16 @@ _LISTS, _NUMBERS, _TEXTS = {list}, {float}, {str}
 class Rows:
     """The attributes of all sentences as int64 keys of their names."""
 
-    def __init__(self, sentences: Sequence[Sequence[Token]], key: Callable[[str], int] = hash) -> None:
-        hashes, values, lengths = array("q"), array("f"), array("q")
+    def __init__(self, X: Sentences, key: Callable[[str], int] = hash) -> None:
         self._tokens: list[Sequence[str]] = []
-        for n, sentence in enumerate(sentences):
+        self._corpus: AttributeCorpus | None = None
+        if isinstance(X, AttributeCorpus):
+            self.keys: Keys = np.fromiter(map(key, X.names), np.int64, len(X.names))[X.attributes]
+            self._values = None if X.values is None else X.values.astype(np.float32)
+            self._offsets, self._token_ptr, self._corpus = X.offsets, X.token_ptr, X
+            return
+        hashes, values, lengths = array("q"), array("f"), array("q")
+        for n, sentence in enumerate(X):
             lengths.append(len(sentence))
             if not values and set(map(type, sentence)) <= _LISTS:  # the common case, without a Python loop
                 self._tokens += sentence  # type: ignore[arg-type]
@@ -116,37 +113,29 @@ class Rows:
                     values.extend([1.0] * len(names) if weights is None else weights)
                 hashes.extend(map(key, names))
                 self._tokens.append(names)
-        self.keys: Keys = np.frombuffer(hashes, np.int64) if hashes else np.empty(0, np.int64)
+        self.keys = np.frombuffer(hashes, np.int64) if hashes else np.empty(0, np.int64)
         self._values = np.array(values, np.float32) if values else None
         self._offsets = _running_sum(np.array(lengths, np.int64))
         self._token_ptr = _running_sum(np.fromiter(map(len, self._tokens), np.int64, len(self._tokens)))
 
     def names_at(self, places: NDArray[np.int64]) -> list[str]:
         """Return the names at flat positions."""
+        if self._corpus is not None:
+            return [self._corpus.names[k] for k in self._corpus.attributes[places].tolist()]
         token = np.searchsorted(self._token_ptr, places, side="right") - 1
         within = places - self._token_ptr[token]
         tokens = self._tokens
         return [tokens[i][k] for i, k in zip(token.tolist(), within.tolist(), strict=True)]
 
     def attributes(self, ids: Ids, n_attributes: int) -> Attributes:
-        """Return the rows with these ids, without those of -1."""
-        return _known(self._offsets, self._token_ptr, ids, self._values, n_attributes)
-
-
-def corpus_attributes(corpus: AttributeCorpus, ids: Ids, n_attributes: int) -> Attributes:
-    """Return the attributes of a corpus, whose name k has ``ids[k]``, without those of -1."""
-    values = None if corpus.values is None else corpus.values.astype(np.float32)
-    return _known(corpus.offsets, corpus.token_ptr, ids[corpus.attributes], values, n_attributes)
-
-
-def _known(offsets: Keys, token_ptr: Keys, ids: Ids, values: NDArray[np.float32] | None, n: int) -> Attributes:
-    """Return attributes, of ``n`` different ones, without those whose id is -1."""
-    if values is not None and (values == 1).all():
-        values = None
-    kept = ids >= 0
-    if not kept.all():
-        token_ptr, ids, values = _running_sum(kept)[token_ptr], ids[kept], None if values is None else values[kept]
-    return Attributes(offsets, token_ptr, ids, values, n)
+        """Return the rows with these ids, of ``n_attributes`` different ones, without those of -1."""
+        token_ptr, values = self._token_ptr, self._values
+        if values is not None and (values == 1).all():
+            values = None
+        kept = ids >= 0
+        if not kept.all():
+            token_ptr, ids, values = _running_sum(kept)[token_ptr], ids[kept], None if values is None else values[kept]
+        return Attributes(self._offsets, token_ptr, ids, values, n_attributes)
 
 
 def _running_sum(values: NDArray[Any]) -> NDArray[np.int64]:
