@@ -168,7 +168,7 @@ class Answer:
         if self.log_prob is not None:
             plain["probability"] = self.probability
         if self.rules_probability is not None:
-            plain["rules_probability"] = number(self.rules_probability)
+            plain |= {"rules_probability": number(self.rules_probability), "kind": self.kind}
         if self.spans is not None:
             plain["spans"] = _each_layer(lambda row: [_plain_span(span, p, places) for span, p in row], self.spans)
         if self.subtrees is not None:

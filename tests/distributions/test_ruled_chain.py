@@ -73,6 +73,18 @@ def test_rules_about_the_labels_of_ngrams_and_within_beams():
     assert beam.log_partition() <= chain.condition(rules=AtMostOnce("A"), labels=PLAIN).log_partition()
 
 
+def test_rules_none_of_which_matters():
+    """All labelings but those of one label are improbable, so that nothing is multiplied in."""
+    unary, labels = np.full((1, 3, 4), -1e3), ["A", "B", "C", "D"]
+    unary[:, :, 0] = 0
+    chain = LinearChain(unary, np.zeros((4, 4)))
+    ruled = chain.condition(rules=AtMostOnce(*labels), labels=labels)
+    assert ruled.kind == "exact"
+    assert_allclose(ruled.log_partition(), chain.log_partition(), atol=1e-12)
+    assert ruled.topk(2).value[0, 0].tolist() == [0, 0, 0]
+    assert all(AtMostOnce(*labels).holds([labels[j] for j in row]) for row in ruled.topk(9).value[0].tolist())
+
+
 def test_more_rules_can_follow_and_kl_needs_the_same():
     chain, *_ = case(2)
     one = chain.condition(rules=AtMostOnce("A"), labels=PLAIN)

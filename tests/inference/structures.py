@@ -23,8 +23,10 @@ from tests.inference.lowrank.cases import (
 )
 from tests.oracle import fields
 from tests.oracle.alignments import Aligned
+from tests.oracle.chain import Enumerated as Labeled
 from tests.oracle.chain import enumerate_batch
 from tests.oracle.graphs import enumerate_graphs, random_graph
+from tests.oracle.rules import BIO, BIOES, PLAIN, random_rule, satisfies
 from tests.oracle.second_order import enumerate_second_order
 from tests.oracle.segments import Segmented
 from tests.oracle.trees import Enumerated, bracketings, derivations, trees
@@ -525,9 +527,43 @@ def lifted(rng: np.random.Generator, tally: Tally) -> None:
         tally.at_most("sentences and their bound", truth, bound, size)
 
 
+def chain_under_rules(rng: np.random.Generator, tally: Tally) -> None:
+    """A random rule, of all kinds and combinations, that holds in each sequence of a chain; and evidence."""
+    scores, labels = Scores(rng), [PLAIN, BIO, BIOES][int(rng.integers(3))]
+    B, T, S, rule = int(rng.integers(1, 3)), scores.length(4), len(labels), random_rule(rng, labels)
+    unary, pairwise = scores(B, T, S), scores(B, T - 1, S, S) if rng.random() < 0.3 else scores(S, S)
+    lengths = rng.integers(1, T + 1, B)
+    plain = enumerate_batch(unary, pairwise, lengths)
+    good = [np.array([satisfies(rule, [labels[j] for j in row]) for row in w.labelings]) for w in plain]
+    want = [Labeled(w.labelings, np.where(own, w.scores, -np.inf)) for w, own in zip(plain, good, strict=True)]
+
+    def build(dtype: torch.dtype, copies: int = 1, backend: str = "kernel") -> Any:
+        tables = repeated(pairwise, copies, dtype) if pairwise.ndim > 2 else torch.from_numpy(pairwise).to(dtype)
+        free = LinearChain(repeated(unary, copies, dtype), tables, lengths=np.tile(lengths, copies))
+        return computed_by(backend, free.condition(rules=rule, labels=labels))
+
+    if any(w.log_z == -np.inf for w in want):
+        with pytest.raises(ImpossibleError):
+            build(torch.float64)
+        return
+    size = scores.size * 2 * T
+    by_all_queries(tally, build, want, lambda _: nodes(want, B, T, S), size)
+    ruled, at = build(torch.float64), int(rng.integers(lengths.min()))
+    free = LinearChain(torch.from_numpy(unary), torch.from_numpy(pairwise), lengths=lengths)
+    share = [w.log_z - every.log_z for w, every in zip(want, plain, strict=True)]
+    tally.same("enumeration", "log P(rules)", ruled.log_partition() - free.log_partition(), share, size)
+    known = np.full((B, T), -1)
+    known[:, at] = [w.labelings[int(w.scores.argmax()), at] for w in want]
+    rest = [np.where(w.labelings[:, at] == known[b, at], w.scores, -np.inf) for b, w in enumerate(want)]
+    given = [Labeled(w.labelings, own).log_z for w, own in zip(want, rest, strict=True)]
+    found = ruled.condition(known=torch.from_numpy(known)).log_partition()
+    tally.same("enumeration", "log Z under rules with evidence", found, given, size)
+
+
 STRUCTURES: dict[str, Problem] = {
     "chain": chain,
     "chain with edges": chain_with_edges,
+    "chain under rules": chain_under_rules,
     "beam": beam,
     "projective tree": dependency_trees(ProjectiveTree),
     "spanning tree": dependency_trees(SpanningTree),

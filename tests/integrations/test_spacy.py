@@ -14,8 +14,9 @@ from tests.conftest import ROOT  # noqa: E402
 from tests.models.fitted import TRAIN, fitted  # noqa: E402
 from trelliswork import CRF, DependencyParser  # noqa: E402
 from trelliswork.data.schemes import spans  # noqa: E402
-from trelliswork.errors import DataError, NotFittedError  # noqa: E402
+from trelliswork.errors import DataError, NotFittedError, ValueRangeError  # noqa: E402
 from trelliswork.integrations import spacy_components  # noqa: E402
+from trelliswork.rules import AtMostOnce, Length  # noqa: E402
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # of spaCy and its libraries
 WORDS = [list(s.words) for s in TRAIN]
@@ -96,6 +97,26 @@ def test_the_probability_of_an_entity_is_a_sum_over_labelings(nlp):
     for entity in doc.ents:
         expected = sum(p for y, p in labelings if (entity.label_, entity.start, entity.end) in map(tuple, spans(y)))
         assert entity._.p == pytest.approx(expected, abs=1e-3)
+
+
+def test_rules_hold_in_every_sentence(models):
+    nlp, rule = spacy.blank("en"), Length("NP", maximum=1) & AtMostOnce("VP")
+    nlp.add_pipe("trelliswork_ner", config={"model": str(models / "ner"), "rules": repr(rule)})
+    nlp.add_pipe("trelliswork_tagger", config={"model": str(models / "tagger")})
+    ner = nlp.get_pipe("trelliswork_ner").model
+    p, expected = ner.rules_probability(WORDS, rule), ner.predict(WORDS, rules=rule)
+    for n, doc in enumerate(nlp.pipe(documents(nlp.vocab))):
+        assert doc._.rules_p == {"trelliswork_ner": [pytest.approx(p[2 * n]), pytest.approx(p[2 * n + 1])]}
+        for k, sentence in enumerate(doc.sents):
+            found = [(e.label_, e.start - sentence.start, e.end - sentence.start) for e in sentence.ents]
+            assert found == [tuple(span) for span in spans(expected[2 * n + k])]
+    assert not all(map(rule.holds, ner.predict(WORDS)))
+    nlp = spacy.blank("en")
+    nlp.add_pipe("trelliswork_ner", config={"model": str(models / "ner"), "rules": "Length(NPP, 1)"})
+    with pytest.raises(ValueRangeError, match="'NPP' is not one of the types of spans: did you mean 'NP'"):
+        nlp("A dog .")
+    with pytest.raises(Exception, match="rules"):
+        nlp.add_pipe("trelliswork_parser", config={"rules": "Length(NP, 1)"})
 
 
 def test_serialization(nlp, tmp_path):

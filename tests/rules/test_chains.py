@@ -12,13 +12,17 @@ from numpy.testing import assert_allclose
 from tests.oracle.chain import Enumerated, enumerate_chain, sparse_chain
 from tests.oracle.rules import BIO, BIOES, PLAIN, random_rule, satisfies
 from trelliswork.data.schemes import detect_scheme, spans
+from trelliswork.distributions import LinearChain
 from trelliswork.errors import ImpossibleError, LimitError
 from trelliswork.inference.chain import chain_potentials, score
 from trelliswork.inference.chain.beam.sparse import SparseTransitions
+from trelliswork.inference.chain.potentials import Potentials
 from trelliswork.inference.chain.queries import best_labels
 from trelliswork.models.spans import SpanLabels
 from trelliswork.rules import AtMostOnce, Before, Count, Pattern, Rule
 from trelliswork.rules.chains import Ruled
+
+LIMITS = {np.float64: 1e-9, np.float32: 2e-4}
 
 
 @dataclass
@@ -71,8 +75,8 @@ def random_case(seed: int, dtype=np.float64) -> Case:
     return Case(rule, labels, scores, unary, pairwise, plain, Enumerated(plain.labelings[good], plain.scores[good]))
 
 
-def check(case: Case, rtol: float) -> bool:
-    """Compare everything; return whether anything was possible."""
+def check(case: Case, limit: float, worst: dict[str, float] | None = None) -> bool:
+    """Compare everything; return whether anything was possible. ``worst`` gets the largest error of each answer."""
     ruled, under, n = case.ruled if case.under.scores.size else None, case.under, case.unary.shape[0]
     if not under.scores.size or under.log_z == -np.inf:
         if case.plain.log_z > -np.inf and under.scores.size:
@@ -80,25 +84,37 @@ def check(case: Case, rtol: float) -> bool:
         with pytest.raises(ImpossibleError):
             Ruled.of(case.rule, case.labels).necessary(case.scores)
         return False
+
+    def same(what: str, found: Any, wanted: Any) -> None:
+        """An error is relative to 1 + the value."""
+        assert_allclose(found, wanted, limit, limit, err_msg=f"{what} under {case.rule!r}")
+        if worst is not None:
+            error = np.abs(np.asarray(found) - wanted) / (1 + np.abs(wanted))
+            worst[what] = max(worst.get(what, 0.0), float(np.max(error, initial=0)))
+
     every, (_, marginals) = ruled._sums(case.scores), ruled.label_marginals(case.scores)
-    assert_allclose(every.log_z[0], under.log_z, rtol, rtol)
-    assert_allclose(ruled.hold(case.scores)[0], np.exp(under.log_z - case.plain.log_z), rtol, rtol)
-    assert_allclose(every.plain[0], case.plain.log_z, rtol, rtol)
+    same("log Z", every.log_z[0], under.log_z)
+    same("P(rules)", ruled.hold(case.scores)[0], np.exp(under.log_z - case.plain.log_z))
+    same("log Z", every.plain[0], case.plain.log_z)
     assert every.lost[0] <= 1e-12
-    assert_allclose(marginals[0], under.marginals(len(case.labels)), rtol, rtol)
+    same("marginals", marginals[0], under.marginals(len(case.labels)))
     order = np.argsort(-under.scores, kind="stable")[:5]
     order = order[under.scores[order] > -np.inf]
-    assert_allclose(under.scores[_row(under, ruled.best_labels(case.scores)[0])], under.scores[order[0]], rtol, rtol)
+    same("best", under.scores[_row(under, ruled.best_labels(case.scores)[0])], under.scores[order[0]])
     ((rows, log_p),) = ruled.best_labelings(case.scores, 5)
-    assert_allclose(np.exp(log_p), under.probabilities[order], rtol, rtol)
-    assert_allclose(under.scores[[_row(under, row) for row in rows]], under.scores[order], rtol, rtol)
+    same("p of 5 best", np.exp(log_p), under.probabilities[order])
+    same("5 best", under.scores[[_row(under, row) for row in rows]], under.scores[order])
+    assert len({tuple(row) for row in rows.tolist()}) == len(order)
+    if isinstance(case.scores, Potentials):
+        chain = LinearChain(case.scores.log_unary, case.pairwise if case.pairwise.ndim == 2 else case.pairwise[:1])
+        same("entropy", chain.condition(rules=case.rule, labels=case.labels).entropy().item(), under.entropy())
     if detect_scheme(case.labels):
         labels = [case.labels[j] for j in rows[0]]
         (found,) = SpanLabels.of(case.labels).confidences(ruled.dense_parts(case.scores), [labels])
         sentences = [[case.labels[j] for j in row] for row in under.labelings]
         for span, p in found:
             hits = [span in spans(s, detect_scheme(case.labels)) for s in sentences]
-            assert_allclose(p, under.probabilities[hits].sum(), rtol, rtol)
+            same("spans", p, under.probabilities[hits].sum())
     return n > 0
 
 
@@ -109,15 +125,17 @@ def _row(under: Enumerated, labels: np.ndarray) -> int:
 
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
 def test_random_chains_under_random_rules(dtype):
-    possible = [check(random_case(seed, dtype), 1e-9 if dtype == np.float64 else 1e-4) for seed in range(60)]
+    possible = [check(random_case(seed, dtype), LIMITS[dtype]) for seed in range(60)]
     assert 20 < sum(possible) < 60
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
 def test_two_thousand_random_chains_under_random_rules(dtype):
-    for seed in range(1000, 3000):
-        check(random_case(seed, dtype), 1e-9 if dtype == np.float64 else 2e-4)
+    worst: dict[str, float] = {}
+    possible = [check(random_case(seed, dtype), LIMITS[dtype], worst) for seed in range(1000, 3000)]
+    print(f"{sum(possible):,} possible of 2,000; largest errors {worst}")
+    assert sum(possible) > 1200
 
 
 def many(seed=0, n=8, T=6, dtype=np.float64):

@@ -6,6 +6,7 @@ import json
 import os
 import threading
 from dataclasses import replace
+from urllib.parse import urlencode
 
 import httpx
 import pytest
@@ -15,6 +16,7 @@ from tests.serve.conftest import TEXT
 from tests.serve.families import MAKERS, SENTENCES, WORDS, fitted, service_of
 from trelliswork import HMM
 from trelliswork.errors import DataError, LimitError, ValueRangeError
+from trelliswork.rules import AtMostOnce, Before, Count
 from trelliswork.serve.abilities import abilities_of
 from trelliswork.serve.app import create_app
 from trelliswork.serve.engine import Engine
@@ -225,7 +227,7 @@ def test_abilities_that_are_answered_together_do_not_depend_on_other_sentences(n
     for ability in abilities_of(type(model)).values():
         if not ability.together:
             continue
-        for fields in ({}, *({option.name: True if option.most == 1 else 3} for option in ability.options)):
+        for fields in ({}, *({o.name: True if o.most == 1 else 3} for o in ability.options if o.most)):
             options = ability.read_options(fields)
             together = ability.answer(model, X, options)
             for n in range(0, len(X), 3):
@@ -236,7 +238,7 @@ def test_the_openapi_document(service):
     described = document(service.settings, service.named, has_key=True)
     assert {"/v1/tag", "/v1/tagger/tag", "/v1/lm/score", "/v1/fill", "/healthz", "/metrics"} <= set(described["paths"])
     fields = described["paths"]["/v1/tag"]["post"]["requestBody"]["content"]["application/json"]["schema"]
-    assert set(fields["properties"]) == {"sentences", "text", "probabilities", "topk", "known"}
+    assert set(fields["properties"]) == {"sentences", "text", "probabilities", "topk", "known", "rules"}
     names = [p["post"]["operationId"] for p in described["paths"].values() if "post" in p]
     assert len(set(names)) == len(names)
     for path, operations in described["paths"].items():
@@ -355,6 +357,65 @@ def test_raw_text_is_tokenized_and_answers_have_places(service, tagger):
     given = post(service, "/v1/lm/fill", {"text": "The ___ isn't."}).json()["answers"][0]
     want = post(service, "/v1/lm/fill", {"sentences": [["The", None, "is", "n't", "."]]}).json()["answers"][0]
     assert (given["words"], given["blanks"]) == (["The", "___", "is", "n't", "."], want["blanks"])
+
+
+def test_answers_under_rules():
+    model, rule = fitted("crf"), AtMostOnce("NN", "DT") & Before("NN", "VBD")
+    service, fields = service_of({"tagger": model}), {"sentences": WORDS[:6], "rules": repr(rule)}
+    plain, best, stream = posts(
+        service, ("/v1/tag", fields, JSON), ("/v1/tag", fields | {"topk": 2}, JSON),
+        ("/v1/tag?" + urlencode({"rules": repr(rule)}), "\n".join(map(json.dumps, WORDS[:6])).encode(), NDJSON),
+        together=True,
+    )  # fmt: skip
+    answers = plain.json()["answers"]
+    assert [one["labels"] for one in answers] == model.predict(WORDS[:6], rules=rule) != model.predict(WORDS[:6])
+    assert [one["rules_probability"] for one in answers] == model.rules_probability(WORDS[:6], rule).tolist()
+    assert {one["kind"] for one in answers} == {"exact"}
+    assert list(map(json.loads, stream.text.splitlines())) == answers
+    assert [[y["labels"] for y in one["labelings"]] for one in best.json()["answers"]] == [
+        [labels for labels, _ in row] for row in model.predict_topk(WORDS[:6], 2, rules=rule)
+    ]
+    assert best.json()["answers"][0]["rules_probability"] == answers[0]["rules_probability"]
+    each = {"sentences": WORDS[:2], "rules": [None, "Count(DT, maximum=0)"]}
+    second = post(service, "/v1/tag", each).json()["answers"][1]["labels"]
+    assert second == model.predict(WORDS[:2], rules=[None, Count("DT", maximum=0)])[1]
+    schema = document(service.settings, service.named, has_key=False)["paths"]["/v1/tag"]["post"]["requestBody"]
+    assert "rules" in schema["content"]["application/json"]["schema"]["properties"]
+
+
+@pytest.mark.parametrize(("rules", "what"), [
+    ("AtMostOnce(DTT)", "'DTT' is not one of the labels: did you mean 'DT'"),
+    ("Count(DT, 2) & Count(DT, maximum=1)", "sentence 0: no labeling of its 2 words satisfies"),
+    ("Count(DT, 9)", 'sentence 0: no labeling of its 2 words satisfies Count("DT", minimum=9)'),
+    ("AtMost(DT)", "there is no rule AtMost: did you mean AtMostOnce"),
+    ("", "there is no rule"),
+    ("(" * 500, "is no rule"),
+    (3, "a rule is a value of trelliswork.rules or its text"),
+    ({"pos": "AtMostOnce(DT)"}, "a rule is a value of trelliswork.rules or its text"),
+    ([{}], "a rule is a value of trelliswork.rules or its text"),
+    (["AtMostOnce(DT)"] * 2, "a list of 1, got 2"),
+])  # fmt: skip
+def test_wrong_rules(rules, what):
+    service = service_of({"tagger": fitted("crf")}, page=True)
+    for ability in ("tag", "posterior"):
+        response = post(service, f"/v1/{ability}", {"sentences": ["A dog"], "rules": rules})
+        assert response.status_code == 400
+        assert what in response.json()["error"]["what"]
+    ((labels, model),) = {"layers": fitted("factorial-crf")}.items()
+    layered = service_of({labels: model})
+    right = post(layered, "/v1/tag", {"sentences": ["A dog"], "rules": {"chunk": "Length(NP, 1)"}})
+    assert 0 < right.json()["answers"][0]["rules_probability"] < 1
+    wrong = post(layered, "/v1/tag", {"sentences": ["A dog"], "rules": "Length(NP, 1)"})
+    assert "rules must be a dict by layer, of the layers pos, chunk" in wrong.json()["error"]["what"]
+
+
+def test_thirty_rules_that_are_too_many_together_are_answered_soon(tagger):
+    """All are broken: the best labeling would need too many states, which the error says."""
+    model = fitted("crf")
+    rules = " & ".join(f"~AtMostOnce({json.dumps(label)})" for label in model.labels_[:30])
+    response = post(service_of({"tagger": model}, timeout=60.0), "/v1/tag", {"sentences": WORDS[:20], "rules": rules})
+    assert response.status_code in (400, 413)
+    assert "rule" in response.json()["error"]["what"]
 
 
 def test_answers_say_which_words_are_known():

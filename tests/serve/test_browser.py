@@ -135,6 +135,20 @@ def test_layers_and_spans(open_page, address):
 
 
 @pytest.mark.parametrize("width", WIDTHS)
+def test_rules(open_page, address, width):
+    opened = open_page(address("hmm"), width)
+    page = opened.page
+    page.wait_for_selector("#best")
+    page.fill("textarea", "The old man found the cat .")
+    page.fill("input[name='rules:']", "Count(DT, maximum=0)")
+    page.keyboard.press("Enter")
+    page.wait_for_selector("#rules-p")
+    assert 0 <= float(page.inner_text("#rules-p")) < 1
+    assert "DT" not in [node.inner_text().split()[0] for node in page.query_selector_all(".best-label")]
+    check(opened, address("hmm"))
+
+
+@pytest.mark.parametrize("width", WIDTHS)
 def test_fill_sample_and_neighbors_of_a_language_model(open_page, address, width):
     opened = open_page(address("mrf-lm"), width)
     page = opened.page

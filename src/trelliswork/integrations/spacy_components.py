@@ -32,6 +32,8 @@ KEEP = {"tag": "tag_", "pos": "pos_"}
 for _kind, _name in ((Token, "tag_p"), (Token, "arc_p"), (Token, "label_p"), (Span, "p")):
     if not _kind.has_extension(_name):
         _kind.set_extension(_name, default=None)
+if not Doc.has_extension("rules_p"):
+    Doc.set_extension("rules_p", default={})
 
 Sentences = list[list[Any]]
 
@@ -53,9 +55,15 @@ class Component:
 
     task: ClassVar[type[Estimator]] = Estimator
     want: ClassVar[Want] = Want(marginals=True)
+    rules: str | None = None
 
     def __init__(
-        self, name: str, model: str | None, columns: Sequence[str] | None, settings: dict[str, Any] | None
+        self,
+        nlp: Language,
+        name: str,
+        model: str | None = None,
+        columns: list[str] | None = None,
+        settings: dict[str, Any] | None = None,
     ) -> None:
         self.name, self.columns, self.settings = name, list(columns or ()), dict(settings or {})
         self.model: Any = None
@@ -88,9 +96,12 @@ class Component:
             batch = list(docs)
             found = [_sentences(doc) for doc in batch]
             rows = [self._row(sentence) for sentences in found for sentence in sentences]
-            answers = iter(ask(self.model, rows, self.want))
+            answers = iter(ask(self.model, rows, self.want, rules=self.rules))
             for doc, sentences in zip(batch, found, strict=True):
-                self._annotate(doc, [(sentence, next(answers)) for sentence in sentences])
+                own = [(sentence, next(answers)) for sentence in sentences]
+                self._annotate(doc, own)
+                if self.rules is not None:
+                    doc._.rules_p = doc._.rules_p | {self.name: [answer.rules_probability for _, answer in own]}
             yield from batch
 
     def initialize(self, get_examples: Callable[[], Iterable[Example]], *, nlp: Language | None = None) -> None:
@@ -163,16 +174,30 @@ def _sentences(doc: Doc) -> list[Span]:
     return [doc[start:stop] for start, stop in pairwise([0, *sentence_ends(pieces, doc.text), len(doc)])]
 
 
+@Language.factory("trelliswork_tagger", assigns=["token.tag"], default_score_weights={"tag_acc": 1.0})
 class TaggerComponent(Component):
-    """``trelliswork_tagger``: sets ``token.tag_`` (or ``pos_``), and its probability in ``token._.tag_p``."""
+    """``trelliswork_tagger``: sets ``token.tag_`` (or ``pos_``), and its probability in ``token._.tag_p``.
+
+    With ``rules``, a text as `trelliswork.rules.parse` reads it, labels satisfy them in every sentence, and
+    ``doc._.rules_p`` has by the name of the component the probability that they hold, for each sentence.
+    """
 
     task = Tagger
 
-    def __init__(self, name: str, model: str | None, columns: Any, settings: Any, attribute: str) -> None:
+    def __init__(
+        self,
+        nlp: Language,
+        name: str,
+        model: str | None = None,
+        columns: list[str] | None = None,
+        settings: dict[str, Any] | None = None,
+        attribute: str = "tag",
+        rules: str | None = None,
+    ) -> None:
         if attribute not in KEEP:
             raise DataError(f"the attribute of {name} must be tag or pos, got {attribute!r}.")
-        self.attribute = attribute
-        super().__init__(name, model, columns, settings)
+        self.attribute, self.rules = attribute, rules
+        super().__init__(nlp, name, model, columns, settings)
 
     def _annotate(self, doc: Doc, answers: list[tuple[Span, Answer]]) -> None:
         for sentence, answer in answers:
@@ -190,11 +215,27 @@ class TaggerComponent(Component):
         return Scorer.score_token_attr(examples, self.attribute, **options)
 
 
+@Language.factory("trelliswork_ner", assigns=["doc.ents"], default_score_weights={"ents_f": 1.0})
 class EntityComponent(Component):
-    """``trelliswork_ner``: sets ``doc.ents``; ``span._.p`` is the probability that exactly this entity is there."""
+    """``trelliswork_ner``: sets ``doc.ents``; ``span._.p`` is the probability that exactly this entity is there.
+
+    With ``rules`` as in `TaggerComponent`, everything is given that they hold.
+    """
 
     task = Tagger
     want = Want(marginals=True, spans=True)
+
+    def __init__(
+        self,
+        nlp: Language,
+        name: str,
+        model: str | None = None,
+        columns: list[str] | None = None,
+        settings: dict[str, Any] | None = None,
+        rules: str | None = None,
+    ) -> None:
+        self.rules = rules
+        super().__init__(nlp, name, model, columns, settings)
 
     def _set(self, model: Any, source: str) -> None:
         super()._set(model, source)
@@ -226,6 +267,9 @@ class EntityComponent(Component):
         return get_ner_prf(examples, **options)
 
 
+@Language.factory(
+    "trelliswork_parser", assigns=["token.dep", "token.head", "doc.sents"], default_score_weights={"dep_las": 1.0}
+)
 class ParserComponent(Component):
     """``trelliswork_parser``: sets heads, ``dep_`` and sentences; ``token._.arc_p`` is the probability of the arc."""
 
@@ -315,42 +359,3 @@ def _parts(
         raise DataError(f"{component.name}: the examples have no tokens to learn from.")
     component.columns = columns
     return X, y
-
-
-@Language.factory("trelliswork_tagger", assigns=["token.tag"], default_score_weights={"tag_acc": 1.0})
-def make_tagger(
-    nlp: Language,
-    name: str,
-    model: str | None = None,
-    columns: list[str] | None = None,
-    settings: dict[str, Any] | None = None,
-    attribute: str = "tag",
-) -> TaggerComponent:
-    """Return a tagger for a pipeline; `Component` has the parameters, ``attribute`` is tag or pos."""
-    return TaggerComponent(name, model, columns, settings, attribute)
-
-
-@Language.factory("trelliswork_ner", assigns=["doc.ents"], default_score_weights={"ents_f": 1.0})
-def make_ner(
-    nlp: Language,
-    name: str,
-    model: str | None = None,
-    columns: list[str] | None = None,
-    settings: dict[str, Any] | None = None,
-) -> EntityComponent:
-    """Return a recognizer of entities for a pipeline; `Component` has the parameters."""
-    return EntityComponent(name, model, columns, settings)
-
-
-@Language.factory(
-    "trelliswork_parser", assigns=["token.dep", "token.head", "doc.sents"], default_score_weights={"dep_las": 1.0}
-)
-def make_parser(
-    nlp: Language,
-    name: str,
-    model: str | None = None,
-    columns: list[str] | None = None,
-    settings: dict[str, Any] | None = None,
-) -> ParserComponent:
-    """Return a dependency parser for a pipeline; `Component` has the parameters."""
-    return ParserComponent(name, model, columns, settings)

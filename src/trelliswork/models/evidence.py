@@ -63,9 +63,9 @@ def _asked(rules: Any, labels: Sequence[str], n_sentences: int) -> list[Any]:
     each = rules if isinstance(rules, Sequence) and not isinstance(rules, str) else [rules] * n_sentences
     if len(each) != n_sentences:
         raise ShapeError(f"rules must be one for all sentences or a list of {n_sentences}, got {len(each)}.")
-    known = {one: parse(one) if isinstance(one, str) else one for one in dict.fromkeys(each)}
-    for one in known.values():
-        if one is not None and not isinstance(one, Rule):
+    for one in each:
+        if not isinstance(one, Rule | str | None):
             raise ValueRangeError(f"a rule is a value of trelliswork.rules or its text, got {one!r:.60}.")
+    known = {one: parse(one) if isinstance(one, str) else one for one in dict.fromkeys(each)}
     ruled = {one: queries if rule is None else Ruled.of(rule, labels) for one, rule in known.items()}
     return [ruled[one] for one in each]

@@ -80,8 +80,10 @@ class Ruled:
         return taken
 
     def joint(self, which: Sequence[int]) -> Automaton:
-        """Return the automaton of some parts together."""
+        """Return the automaton of some parts together; that of none accepts everything."""
         key = tuple(which)
+        if not key:
+            return Automaton(np.zeros((1, self._step.shape[1]), np.int32), np.ones(1, bool))
         if len(key) == 1:
             return self.automata[key[0]]
         if key not in self._joint:

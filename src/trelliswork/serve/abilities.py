@@ -10,7 +10,7 @@ from trelliswork.data.vocabulary import END
 from trelliswork.models.tasks import LanguageModel, LayeredTagger, NextWord, Tagger, TreeParser
 from trelliswork.report.learned import embeddings, neighbors
 from trelliswork.serve import posterior
-from trelliswork.serve.requests import RequestError
+from trelliswork.serve.requests import RequestError, read_json
 
 MAX_BEST = 100  # labelings or words in a list
 MAX_TREES = 20  # structures of a posterior
@@ -35,19 +35,20 @@ def record(required: Sequence[str] = (), /, **properties: Any) -> dict[str, Any]
 
 @dataclass(frozen=True)
 class Option:
-    """A field of a request beside the sentences: a switch, a number between two limits, or a list."""
+    """A field of a request beside the sentences: a switch, a number between two limits, or another value of JSON."""
 
     name: str
     help: str
     default: Any = 0
-    most: int = 1  # 1 is a switch, 0 a list
+    most: int = 1  # 1 is a switch, 0 another value of JSON
     least: int = 1
+    types: tuple[str, ...] = ("array", "object")  # of other values
 
     def schema(self) -> dict[str, Any]:
         """Return the JSON schema."""
         kind: dict[str, Any] = {"type": "integer", "minimum": self.least, "maximum": self.most, "default": self.default}
         if self.most < 2:
-            kind = {"type": "boolean", "default": bool(self.default)} if self.most else {"type": ["array", "object"]}
+            kind = {"type": "boolean", "default": bool(self.default)} if self.most else {"type": list(self.types)}
         return kind | {"description": self.help}
 
     def read(self, value: Any) -> Any:
@@ -63,7 +64,9 @@ class Option:
         return value
 
     def parse(self, text: str) -> Any:
-        """Return the value of a parameter in an address."""
+        """Return the value of a parameter in an address: text, or JSON in brackets."""
+        if self.most == 0:
+            return read_json(text.encode(), f"field {self.name!r}") if text[:1] in "[{" else text
         if self.most == 1:
             return self.read({"true": True, "false": False}.get(text, text))
         return self.read(int(text) if text.isdecimal() and text.isascii() and len(text) < 10 else text)
@@ -117,12 +120,12 @@ def abilities_of(cls: Any, page: bool = False) -> dict[str, Ability]:
 
 
 def _tag(model: Any, sentences: Sequence[Any], options: Options) -> Answers:
-    probabilities, *topk, known = options
+    probabilities, *topk, known, rules = options
     best = topk[0] if topk and topk[0] > 1 else 0
     want = Want(marginals=bool(probabilities) and not best, topk=best)
-    answers = [answer.result() for answer in ask(model, sentences, want)]
+    answers = [answer.result() for answer in ask(model, sentences, want, rules=rules)]
     if best:
-        answers = [{"labelings": answer["labelings"]} for answer in answers]
+        answers = [{key: value for key, value in answer.items() if key != "labels"} for answer in answers]
     if known:
         words = _WORDS[model] if model in _WORDS else _WORDS.setdefault(model, model.known_words())
         for sentence, answer in zip(sentences, answers, strict=True):
@@ -177,12 +180,14 @@ def _neighbors(model: Any, sentences: Sequence[Any], options: Options) -> Answer
 
 _PROBABILITIES = Option("probabilities", "Whether to add the probability of each label, or of each arc.")
 _KNOWN = Option("known", "Whether to add which words the model has seen in training.")
-_KNOWN_WORDS = {"known": {"type": ["array", "null"], "items": {"type": "boolean"}}}
 _WORDS: WeakKeyDictionary[Any, set[str] | None] = WeakKeyDictionary()  # of served models
 _WORD = record(word=STRING, p=NUMBER)
 _N = Option("n", "Number of words.", 10, MAX_BEST)
 _K = Option("k", "Number of most probable labelings or trees.", 5, MAX_TREES)
 _EVIDENCE = Option("evidence", "What is known about the one sentence of the request.", None, 0)
+_HOLD = {"rules_probability": NUMBER, "kind": STRING}
+_MORE = {"known": {"type": ["array", "null"], "items": {"type": "boolean"}}} | _HOLD
+_RULES = Option("rules", 'Rules such as AtMostOnce("PER"), or by layer.', None, 0, types=("string", "array", "object"))
 _TAG = "tag", "Label the tokens of sentences.", _tag
 _PARSE = "parse", "Parse sentences: heads, counted from 1 with 0 for the root, and labels of arcs.", _parse
 _SCORE = "score", "Return the natural logarithm of the probability of sentences; null if it is zero.", _score
@@ -197,13 +202,13 @@ _SEED, _LENGTH = Option("seed", "Seed.", 0, MAX_SEED, 0), Option("max_length", "
 _LABELS = {"labels": array(STRING), "probabilities": array(NUMBER)}
 _BEST = {"labelings": array(record(labels=array(STRING), probability=NUMBER))}
 _TOPK = Option("topk", "Number of best labelings of each sentence.", 1, MAX_BEST)
-TAG = Ability(*_TAG, (_PROBABILITIES, _TOPK, _KNOWN), together=True, schema={**_LABELS, **_BEST, **_KNOWN_WORDS})
+TAG = Ability(*_TAG, (_PROBABILITIES, _TOPK, _KNOWN, _RULES), together=True, schema=_LABELS | _BEST | _MORE)
 TAG_LAYERS = replace(
     TAG,
     summary="Label the tokens of sentences in several layers.",
-    options=(_PROBABILITIES, _KNOWN),
+    options=(_PROBABILITIES, _KNOWN, _RULES),
     together=False,  # belief propagation stops when the slowest sentence has converged
-    schema={n: {"type": "object", "additionalProperties": own} for n, own in _LABELS.items()} | _KNOWN_WORDS,
+    schema={n: {"type": "object", "additionalProperties": own} for n, own in _LABELS.items()} | _MORE,
 )
 _ARCS = {
     "heads": array({"type": "integer"}),
@@ -232,8 +237,8 @@ SAMPLE = Ability(
     sentences=False,
 )
 NEIGHBORS = Ability(*_NEAR, (_N,), schema={"neighbors": array(record(word=STRING, cosine=NUMBER))})
-POSTERIOR = Ability(*_WHOLE, posterior.labels, (_K, _EVIDENCE), schema={"kind": STRING}, max_words=200)
-POSTERIOR_LAYERS = replace(POSTERIOR, options=(_EVIDENCE,), max_words=100)
-POSTERIOR_ARCS = replace(POSTERIOR, answer=posterior.arcs, max_words=100)
-POSTERIOR_TREES = replace(POSTERIOR, answer=posterior.trees, max_words=40)
+POSTERIOR = Ability(*_WHOLE, posterior.labels, (_K, _EVIDENCE, _RULES), schema={"kind": STRING}, max_words=200)
+POSTERIOR_LAYERS = replace(POSTERIOR, options=(_EVIDENCE, _RULES), max_words=100)
+POSTERIOR_ARCS = replace(POSTERIOR, answer=posterior.arcs, options=(_K, _EVIDENCE), max_words=100)
+POSTERIOR_TREES = replace(POSTERIOR_ARCS, answer=posterior.trees, max_words=40)
 POSTERIOR_STATES = replace(POSTERIOR, answer=posterior.states, options=())

@@ -32,7 +32,6 @@ from trelliswork.serve.settings import Settings
 
 JSON, NDJSON = "application/json", "application/x-ndjson"
 SHORT = 8_192  # bytes of a request that is read and answered at once; what takes longer leaves the event loop free
-LONG = 1_000  # words whose answers become JSON by one call, during which other threads wait
 to_json = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 Endpoint = Callable[[Request], Awaitable[Response]]
 _log = logging.getLogger("trelliswork.serve")
@@ -137,7 +136,8 @@ class Service:
         def compute(items: Any) -> Answers:
             return ability.answer(served.model, items, options)
 
-        key = (id(served), served.name, ability.name, options) if ability.together else None
+        together = ability.together and not any(isinstance(value, str | list | dict) for value in options)  # no rules
+        key = (id(served), served.name, ability.name, options) if together else None
         return self.engine.submit(key, compute, sentences, words)
 
     async def wait(self, job: Job) -> Answers:
@@ -165,12 +165,13 @@ class Service:
 
 
 def _written(model: str, answers: Answers, asked: Asked) -> bytes:
-    """Return answers as JSON; those to raw text with their words, and the places of their characters in the text."""
+    """Return answers as JSON; those to raw text with their words, and the places of their characters in the text.
+
+    Each answer becomes JSON by a call of its own, so that other threads need not wait for all of them.
+    """
     if asked.pieces is not None:
         rows = zip(answers, asked.pieces, strict=True)
         answers = [a | {"words": [p.text for p in own], "places": [[p.start, p.stop] for p in own]} for a, own in rows]
-    if asked.words <= LONG:
-        return to_json({"model": model, "answers": answers}).encode(errors="replace")
     return f'{{"model":{to_json(model)},"answers":[{",".join(map(to_json, answers))}]}}'.encode(errors="replace")
 
 

@@ -16,7 +16,7 @@ Plain = dict[str, Any]
 
 def labels(model: Any, sentences: Sequence[Any], options: Sequence[Any]) -> list[Plain]:
     """Answer for a tagger: marginals, spans, and for one layer of labels entropy and k best labelings."""
-    *k, evidence = options
+    *k, evidence, rules = options
     names, spans = layer_labels(model), bool(layers_with_spans(model))
 
     def read(n: int) -> Any:
@@ -28,7 +28,7 @@ def labels(model: Any, sentences: Sequence[Any], options: Sequence[Any]) -> list
 
     known = _one(sentences, evidence, read)
     want = Want(outcomes=True, spans=spans, topk=sum(k), entropy=bool(k), evidence=known is not None)
-    return [_plain(*answer) for answer in _ask(model, sentences, want, known=known)]
+    return [_plain(*answer) for answer in _ask(model, sentences, want, known=known, rules=rules)]
 
 
 def states(model: Any, sentences: Sequence[Any], options: Sequence[Any]) -> list[Plain]:

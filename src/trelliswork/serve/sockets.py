@@ -52,10 +52,3 @@ def address(host: str, listening: Socket) -> str:
     """Return the address of a listening socket for a browser."""
     shown = f"[{host}]" if ":" in host else host
     return f"http://{shown}:{listening.getsockname()[1]}/"
-
-
-def inherited(number: int) -> Socket:
-    """Return the listening socket that the parent process has opened."""
-    listening = socket.socket(fileno=number)
-    listening.setblocking(False)
-    return listening

@@ -27,7 +27,7 @@ from trelliswork.serve.metrics import Metrics
 from trelliswork.serve.protocol import TimedProtocol
 from trelliswork.serve.requests import Form, RequestError, Tokens
 from trelliswork.serve.settings import Settings, api_key
-from trelliswork.serve.sockets import Socket, inherited
+from trelliswork.serve.sockets import Socket
 
 SWITCH = 0.001  # seconds after which the thread that computes gives way to the one that talks to clients
 PAUSE = 0.002  # seconds that a worker with more connections than others leaves a new one to them
@@ -202,7 +202,9 @@ def main() -> None:
     config = uvicorn.Config(**app, server_header=False, **silent, **limits)
     config.load()
     _keep()
-    asyncio.run(_serve(Worker(config, inherited(listening), service), service))
+    inherited = Socket(fileno=listening)
+    inherited.setblocking(False)
+    asyncio.run(_serve(Worker(config, inherited, service), service))
 
 
 if __name__ == "__main__":

@@ -31,10 +31,16 @@ function tagView() {
     if (answer.kind !== "exact") remarks.push("Probabilities are approximate.");
     if (model.evidence) remarks.push(`${answer.layers.some((layer) => layer.spans) ? "Open the labels and choose" : "Choose"} a word to force or forbid a label.`);
     return {
-      parts: [...sections, el("p", { class: "note", text: remarks.join(" ") }), bestLabels(answer)],
+      parts: [rulesHold(answer), ...sections, el("p", { class: "note", text: remarks.join(" ") }), bestLabels(answer)],
       drawn: draw,
     };
-  }, about);
+  }, about, model.evidence ? model.layers.map((layer) => rulesField(layer, many)) : []);
+}
+
+function rulesField(layer, many) {
+  const label = layer.labels.find((name) => /^[BIES]-/.test(name))?.slice(2) ?? layer.labels[0];
+  const extra = { placeholder: `AtMostOnce(${JSON.stringify(label)})`, spellcheck: "false", autocomplete: "off" };
+  return [`rules:${many ? layer.name : ""}`, many ? `Rules of ${layer.name}` : "Rules", "text", "", extra];
 }
 
 const placeOf = (token, layer, many) => `${many ? layer.name : ""}:${token}`;

@@ -134,15 +134,34 @@ function picker(evidence, key, base, title, options) {
   return box;
 }
 
+// What the fields of rules hold, as the service takes it: for several layers an object.
+function rulesOf(values) {
+  const given = Object.entries(values).filter(([name, typed]) => name.startsWith("rules") && typed.trim());
+  if (!given.length) return {};
+  const named = Object.fromEntries(given.map(([name, typed]) => [name.slice("rules:".length), typed]));
+  return { rules: "" in named ? named[""] : named };
+}
+
+function rulesHold(answer) {
+  const p = answer.rules_probability;
+  if (p == null) return null;
+  return el("p", { class: "given", id: "rules-hold" }, "Probability that the rules hold: ",
+    el("strong", { id: "rules-p", text: number(p) }), { upper: " (at most)", estimate: " (an estimate)" }[answer.kind] ?? "",
+    ". All that follows is given that they do.");
+}
+
 // A view whose request can be repeated with evidence. `encode(entries, n)` returns the field for a sentence of n words,
-// `shape(now, before, entries)` the answer for `paint(answer, evidence)`, which returns the parts to show.
-function evidenceView(name, label, fields, encode, shape, paint, describe) {
+// `shape(now, before, entries)` the answer for `paint(answer, evidence)`, which returns the parts to show. `inputs` are
+// more fields of the form: those of rules.
+function evidenceView(name, label, fields, encode, shape, paint, describe, inputs = []) {
   let base = null; // the typed text and the answer without evidence
   let last = null;
-  const panel = view(name, label, hint(), 2, example(), [], async (values) => {
+  const panel = view(name, label, hint(), 2, example(), inputs, async (values) => {
     const { entries } = evidence;
-    const query = async (more) => (await askTyped("posterior", [values.text], { ...fields, ...more }))[0];
-    if (!entries.length || base?.text !== values.text) base = { text: values.text, answer: await query({}) };
+    const rules = rulesOf(values);
+    const asked = JSON.stringify([values.text, rules]);
+    const query = async (more) => (await askTyped("posterior", [values.text], { ...fields, ...rules, ...more }))[0];
+    if (!entries.length || base?.asked !== asked) base = { asked, answer: await query({}) };
     const now = entries.length ? await query({ evidence: encode(entries, base.answer.words.length) }) : base.answer;
     last = shape(now, entries.length ? base.answer : null, entries);
     return parts();
