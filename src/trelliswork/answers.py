@@ -283,10 +283,10 @@ def by_layer(answers: Iterable[Answer]) -> dict[str, list[Answer]]:
     return layers
 
 
-def flat_labels(model: Any, X: Any, decoding: str = "viterbi", known: Any = None, rules: Any = None) -> Sequence[str]:
+def flat_labels(model: Any, X: Any, decoding: str | None = None, known: Any = None, rules: Any = None) -> Sequence[str]:
     """Return the labels of all tokens of all sentences: the fastest answer of a tagger with one layer of labels."""
     under = {} if rules is None else {"rules": rules}
-    labels: Sequence[str] = model._predict_flat(X, decoding=decoding, known=known, **under)
+    labels: Sequence[str] = model._predict_flat(X, decoding=decoding or "viterbi", known=known, **under)
     return labels
 
 

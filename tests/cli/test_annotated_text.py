@@ -1,5 +1,7 @@
 """Spans in running text on the command line: train, evaluate and tag files of annotation tools, and write them back."""
 
+import csv
+import io
 import json
 
 import pytest
@@ -142,3 +144,34 @@ def test_spans_with_probabilities_and_other_forms(folder):
     refused = run("tag", "ner", "--with", "marginals", cwd=folder, input=text)
     assert refused.returncode == 2
     assert "--output jsonl" in refused.stderr
+
+
+def test_tables_are_read_in_parts(folder, monkeypatch):
+    """Rows have line ends in quotes, where parts of the file end, too; messages count the lines of the file."""
+    from trelliswork import data
+
+    sizes = []
+
+    def reading(part, **options):
+        sizes.append(len(part.text))
+        return read_spans(part, **options)
+
+    monkeypatch.setattr(data, "read_spans", reading, raising=False)
+    texts = [record(n)["text"].replace(". ", f'.\n\n"{n}" ', 1) for n in range(1500)]
+    (folder / "many.jsonl").write_text(lines({"text": text} for text in texts), encoding="utf-8")
+    rows = io.StringIO()
+    table = csv.writer(rows, lineterminator="\n")
+    table.writerows([("n", "text"), *enumerate(texts)])
+    (folder / "many.csv").write_text(rows.getvalue(), encoding="utf-8")
+    done = run("tag", "ner", "many.csv", cwd=folder)
+    assert len(sizes) > 3, done.stderr
+    assert max(sizes) < len(rows.getvalue()) / 2
+    found = list(csv.DictReader(io.StringIO(done.stdout)))
+    assert [row["text"] for row in found] == texts
+    expected = [json.loads(row)["spans"] for row in run("tag", "ner", "many.jsonl", cwd=folder).stdout.splitlines()]
+    assert [json.loads(row["spans"]) for row in found] == expected
+    table.writerow(("x", "Ada", "[0,"))
+    n_lines = rows.getvalue().count("\n")
+    bad = rows.getvalue().replace("n,text\n", "n,text,label\n")
+    (folder / "bad.csv").write_text(bad, encoding="utf-8")
+    assert f"bad.csv:{n_lines}: expected a list of spans" in run("tag", "ner", "bad.csv", cwd=folder).stderr

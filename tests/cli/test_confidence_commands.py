@@ -237,7 +237,7 @@ def test_parse_writes_the_probabilities_of_subtrees(place):
 @pytest.mark.parametrize(
     ("words", "code", "message"),
     [
-        (["evaluate", "tagger", "tags", "--decoding", "mbr-las"], 2, "for parsers"),
+        (["evaluate", "tagger", "tags", "--decoding", "mbr-las"], 1, "must be one of 'viterbi', 'mbr', 'mbr-span'"),
         (["evaluate", "KneserNey", "tags", "--decoding", "viterbi"], 2, "perplexity"),
         (["tag", "tagger", "tags", "--with", "spans"], 1, "BIO or BIOES"),
         (["tag", "tagger", "tags", "--decoding", "mbr-span"], 1, "BIO or BIOES"),

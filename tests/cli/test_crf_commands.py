@@ -358,16 +358,3 @@ def test_edge_templates_from_a_file(files):
     shown = run("inspect", out).stdout
     assert "B1:" in shown
     assert json.loads(run("evaluate", out, str(files / "test.txt"), "--json").stdout)["accuracy"] > 0.9
-
-
-def test_sentence_weights_from_a_file(files):
-    weights = files / "weights"
-    weights.write_text("0\n" * 30 + "2.5\n" * 30)
-    arguments = [str(small(files)), "--sentence-weights", str(weights), "-o", str(files / "weighted"), "--force"]
-    assert trained(*arguments)["objective"] != trained(str(small(files)), "-o", str(files / "even"))["objective"]
-    weights.write_text("1\n")
-    failed = run("train", "crf", *arguments)
-    assert failed.returncode == 1
-    assert "expected 60 numbers" in failed.stderr
-    weights.write_text("1\nmuch\n")
-    assert ":2: expected a number" in run("train", "crf", *arguments).stderr

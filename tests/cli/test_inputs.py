@@ -158,15 +158,6 @@ def test_figures_of_several_files(folder, model):
     assert done(*command, *several(folder, ending)) == done(*command, folder / f"all.{ending}")
 
 
-def test_sentence_weights(folder, tmp_path):
-    (tmp_path / "weights").write_text("".join(f"{k % 3}\n" for k in range(60)))
-    values = []
-    for files in ([folder / "all.txt"], several(folder, "txt")):
-        more = ["--sentence-weights", tmp_path / "weights", "--max-iter", 5, "--json", "--quiet", "--force"]
-        values.append(json.loads(done("train", "crf", *files, "--out", tmp_path / "model", *more))["objective"])
-    assert values[0] == values[1]
-
-
 def command(group, words):
     result = run(*words)
     return [result.returncode, result.stdout, result.stderr]
@@ -221,9 +212,7 @@ def trained(printed):
 
 @pytest.mark.slow
 def test_processes_train_the_model_of_one(folder, tmp_path):
-    (tmp_path / "weights").write_text("".join(f"{1 + k % 3}\n" for k in range(60)))
-    options = ["--max-iter", "200", "--tol", "1e-9", "--dev", folder / "a.txt", "--sentence-weights",
-               tmp_path / "weights", "--quiet", "--json", "--out"]  # fmt: skip
+    options = ["--max-iter", "200", "--tol", "1e-9", "--dev", folder / "a.txt", "--quiet", "--json", "--out"]
     facts, alone = trained(done("train", "crf", folder / "all.txt", *options, tmp_path / "alone"))
     shared, outcome = trained(together(2, "train", "crf", *several(folder, "txt"), *options, tmp_path / "two"))
     facts.pop("iterations"), shared.pop("iterations")

@@ -34,7 +34,7 @@ def test_lines_equal_lists_of_words(train, new, keep_empty):
 
 
 def test_blocks_and_many_unknown_words(monkeypatch):
-    monkeypatch.setattr(ids_module, "_LINES", 7)
+    monkeypatch.setattr(ids_module, "TOKENS", 7)
     strings = [f"w{k} x w{k % 3} {'' if k % 5 else 'y' * k}" for k in range(3000)] + [""]
     vocabulary = read_ids([["x", "w1", "<unk>"]]).vocabulary
     a, b = (
@@ -58,8 +58,8 @@ def test_a_vocabulary_with_white_space_has_no_index():
         (["a", "a a new"], "sentence 1, token 2: 'new' is not in the vocabulary"),
         (["a", "a\na"], "sentence 1: expected a line of text"),
         (["a\0"], "sentence 0: expected a line of text"),
-        (["a", None], "sentence 1: expected Unicode text"),
-        (["a", "\ud800"], "sentence 1: expected Unicode text"),
+        (["a", None], "sentence 1: expected a line of text"),
+        (["a", "\ud800"], "sentence 1, token 0: expected a word of Unicode text"),
     ],
 )
 def test_errors_name_the_sentence(source, message):

@@ -5,7 +5,6 @@ import pytest
 spacy = pytest.importorskip("spacy", reason="spaCy is not installed: pip install 'trelliswork[spacy]'")
 
 from tests.models.fitted import TRAIN  # noqa: E402
-from trelliswork.data.tokenize import TokenizedText  # noqa: E402
 from trelliswork.errors import DataError  # noqa: E402
 from trelliswork.integrations.docs import from_docs, read_docbin, to_docs, write_docbin  # noqa: E402
 
@@ -36,12 +35,6 @@ def test_columns_sentences_and_unknown_labels():
     (doc,) = to_docs([["Anna", "met", "Bo"]], [["B-PER", None, "B-PER"]], "ent")
     assert from_docs([doc], "ent")[1] == [["B-PER", None, "B-PER"]]
     assert from_docs([spacy.blank("en")("")]) == ([], None)
-
-
-def test_spaces_come_from_the_text():
-    text = TokenizedText.of("It isn't.")
-    (doc,) = to_docs(text.sentences(0), places=[text.located(0)["places"]])
-    assert doc.text == "It isn't."
 
 
 def test_errors(tmp_path):

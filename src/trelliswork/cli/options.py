@@ -107,6 +107,15 @@ def _readable(text: str | None) -> str | None:
     return text
 
 
+DecodingOption = Annotated[
+    Literal["viterbi", "mbr", "mbr-span", "mbr-las"] | None,
+    typer.Option(
+        "--decoding",
+        help="viterbi: most probable structure. mbr: most expected correct labels, heads or constituents. mbr-span: "
+        "best expected F1 of spans (taggers). mbr-las: most expected words with correct head and label (parsers).",
+        show_default="viterbi; mbr for trees",
+    ),
+]
 OtherBeamOption = Annotated[
     str | None,
     typer.Option(

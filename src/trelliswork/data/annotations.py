@@ -29,7 +29,7 @@ from typing import Any, NamedTuple, TextIO
 
 import numpy as np
 
-from trelliswork.data.files import Readable, check_some, open_text, shorten, source_name
+from trelliswork.data.files import Excerpt, Readable, check_some, lines_before, open_text, shorten, source_name
 from trelliswork.data.schemes import Span, labels_from_spans
 from trelliswork.data.tokenize import Piece, TokenizedText, Tokenizer, sentence_ends, tokenize
 from trelliswork.errors import DataError, DataWarning
@@ -187,21 +187,23 @@ def _documents(path: Readable, format: str, labeled: bool, reports: Reports) -> 
             if Path(name).is_file() or not (labeled and Path(source).is_dir()):
                 yield _brat(Path(name), reports)
         return
-    with open_text(path) as lines:
-        records = _rows(lines, source) if format == "csv" else _objects(lines, source)
-        for place, record in records:
-            if record.get("answer", "accept") != "accept":  # of Prodigy
-                reports.add("records that annotators rejected or ignored, left out", place)
-                continue
-            yield _document(record, place, reports)
+    with open_text(path) as opened:
+        lines = list(opened)
+    before, notes = lines_before(path), path.notes if isinstance(path, Excerpt) else {}
+    records = _rows(lines, source, before, notes) if format == "csv" else _objects(iter(lines), source, before)
+    for place, record in records:
+        if record.get("answer", "accept") != "accept":  # of Prodigy
+            reports.add("records that annotators rejected or ignored, left out", place)
+            continue
+        yield _document(record, place, reports)
 
 
-def _objects(lines: Iterator[str], source: str) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yield the records of JSON lines, or of one JSON array, with their places."""
+def _objects(lines: Iterator[str], source: str, before: int) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yield the records of JSON lines, or of one JSON array, with their places; some lines of the file are before."""
     for number, line in enumerate(lines, start=1):
         if not line.strip():
             continue
-        place = f"{source}:{number}"
+        place = f"{source}:{before + number}"
         whole = line.lstrip().startswith("[")
         try:
             found = json.loads("\n".join([line, *lines]) if whole else line)
@@ -214,16 +216,18 @@ def _objects(lines: Iterator[str], source: str) -> Iterator[tuple[str, dict[str,
             yield place, record
 
 
-def _rows(lines: Iterator[str], source: str) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yield the rows of a CSV file with their places; columns of spans are lists."""
-    reader = csv.DictReader((f"{line}\n" for line in lines), restkey="", restval="")
-    if "text" not in (reader.fieldnames or ()):
-        raise DataError(
-            f"{source}:1: expected a column named text, got {', '.join(reader.fieldnames or ['nothing'])}. Name the "
-            "columns in the first line."
-        )
+def _rows(lines: list[str], source: str, before: int, notes: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yield the rows of a CSV file with their places; columns of spans are lists.
+
+    ``notes`` of an excerpt keep the names of the columns for later parts of the file.
+    """
+    reader = csv.DictReader(_with_ends(lines), notes.get("names"), restkey="", restval="")
+    names = notes["names"] = reader.fieldnames or []
+    if "text" not in names:
+        found = ", ".join(names) or "nothing"
+        raise DataError(f"{source}:1: expected a column named text, got {found}. Name the columns in the first line.")
     for row in reader:
-        place, record = f"{source}:{reader.line_num}", dict[str, Any](row)
+        place, record = f"{source}:{before + reader.line_num}", dict[str, Any](row)
         for key in KEYS:
             if record.get(key, "").startswith("["):
                 try:
@@ -232,6 +236,16 @@ def _rows(lines: Iterator[str], source: str) -> Iterator[tuple[str, dict[str, An
                     what = f'a list of spans such as [[0, 5, "PER"]] in the column {key}'
                     raise DataError(f"{place}: expected {what}, got {shorten(record[key])}.") from None
         yield place, record
+
+
+def _with_ends(lines: list[str]) -> Iterator[str]:
+    return (f"{line}\n" for line in lines)
+
+
+def ends_row(lines: list[str]) -> bool:
+    """Return whether lines of CSV end with a whole row: what follows is not in its quotes."""
+    *_, last = csv.reader([*_with_ends(lines), "end"])
+    return last == ["end"]
 
 
 def _document(record: dict[str, Any], place: str, reports: Reports) -> Document:

@@ -71,7 +71,6 @@ R = TypeVar("R")
 MEMORY = 1 << 30  # bytes
 BLOCK = 1 << 21  # bytes of text that are tokenized at a time, if the memory allows
 TOKENS = 1 << 18  # tokens per block of sentences in memory, if the memory allows
-_LINES = 1 << 14  # lines in memory that are tokenized at a time, if the memory allows
 BATCH = 8  # blocks that are processed in parallel
 
 
@@ -166,9 +165,7 @@ def stream_ids(
             callback(step)
 
     numbering = Numbering(vocabulary)
-    if isinstance(source, Lines):
-        blocks = _line_blocks(source, numbering, progress, keep_empty, min(_LINES, max(1, memory_limit // 16384)))
-    elif files is not None:
+    if files is not None:
         step.total = sum(path.size if isinstance(path, Excerpt) else path.stat().st_size for path in files)
         blocks = _file_blocks(files, numbering, progress, min(BLOCK, max(1, memory_limit // 64)))
     else:
@@ -200,8 +197,6 @@ def read_sentences(source: Source) -> list[Sequence[Any]]:
     """Return the sentences of a source as lists of words; sentences in memory are returned as they are."""
     source = paths_listed(source)
     files = files_of(source)
-    if isinstance(source, Lines):
-        return [line.split() for line in source]
     if files is not None:
         return [sentence for file in files for sentence in read_text(file).sentences()]
     return list(source.sentences()) if isinstance(source, Corpus) else list(source)  # type: ignore[arg-type]
@@ -322,16 +317,11 @@ def renumbered(ids: Ids, new: Ids) -> Ids:
     return np.append(new, np.int32(BREAK))[ids]
 
 
-class _Tokenized(NamedTuple):
-    """A text as a stream of ids of its words, the words, and the position of the first token of each."""
+def tokenized(text: bytes, keep_empty: bool = False) -> tuple[Ids, list[bytes], list[int]]:
+    """Return a text as a stream of ids of its words, the words, and the position of the first token of each.
 
-    ids: Ids
-    words: list[bytes]
-    starts: list[int]
-
-
-def tokenized(text: bytes, keep_empty: bool = False) -> _Tokenized:
-    """Return the words of a text, each of whose lines is a sentence; blank ones only if ``keep_empty``."""
+    Each line is a sentence, blank ones only if ``keep_empty``.
+    """
     array, room = np.frombuffer(text, np.uint8), 1 << min(15, max(7, len(text).bit_length() - 1))
     out = np.empty(len(text) + 2, np.int32)
     while True:
@@ -341,7 +331,7 @@ def tokenized(text: bytes, keep_empty: bool = False) -> _Tokenized:
             break
         room *= 4
     starts, stops = (places[0, : strings.counts[0]].tolist() for places in (strings.starts, strings.stops))
-    return _Tokenized(out[:n].copy(), [text[a:b] for a, b in zip(starts, stops, strict=True)], starts)
+    return out[:n].copy(), [text[a:b] for a, b in zip(starts, stops, strict=True)], starts
 
 
 def _file_blocks(
@@ -370,40 +360,6 @@ def _bytes_of(
         for block, _ in blocks:
             yield block, path, line
             line += block.count(b"\n")
-
-
-def _line_blocks(
-    lines: Lines, numbering: Numbering, progress: Callable[[int], None], keep_empty: bool, size: int
-) -> Iterator[Ids]:
-    """Yield the ids of sentences as strings in blocks of ``size`` sentences."""
-    rest, n = iter(lines), 0
-    while some := list(islice(rest, size)):
-        text = _joined(some, n)
-        ids, words, starts = tokenized(text, keep_empty)
-
-        def where(k: int, text: bytes = text, n: int = n, starts: list[int] = starts) -> str:
-            *before, line = text[: starts[k]].split(b"\n")
-            return f"sentence {n + len(before)}, token {len(line.split())}"
-
-        yield renumbered(ids, numbering.number(words, where))
-        n += len(some)
-        progress(len(some))
-
-
-def _joined(lines: list[str], n: int) -> bytes:
-    """Return sentences, of which ``n`` precede the first, as one text; raise DataError if one is no line of text."""
-    try:
-        text = "\n".join(lines).encode()
-        if text.count(b"\n") < len(lines) and b"\0" not in text:
-            return text
-    except (TypeError, UnicodeEncodeError):
-        pass
-    for k, line in enumerate(lines, start=n):
-        if not isinstance(line, str) or any("\ud800" <= c <= "\udfff" for c in line):
-            raise DataError(f"sentence {k}: expected Unicode text (str), got {shorten(line)}.")
-        if "\n" in line or "\0" in line:
-            raise DataError(f"sentence {k}: expected a line of text, but it has a line break or a NUL. Split it there.")
-    raise AssertionError("one of the lines is odd")
 
 
 class WordIndex(NamedTuple):

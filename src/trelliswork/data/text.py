@@ -7,7 +7,7 @@ import numpy as np
 
 from trelliswork.data.corpus import Column, Corpus
 from trelliswork.data.files import Readable, check_some, fields_of, lines_of, shorten, source_name, whole_text
-from trelliswork.errors import DataWarning, ValueRangeError
+from trelliswork.errors import DataError, DataWarning, ValueRangeError
 
 PUNCTUATION = frozenset(".,;:!?\"')]}”’»…")
 SHOWN = 100  # lines that show whether a text is in columns
@@ -83,9 +83,10 @@ def warn_if_running_text(corpus: Corpus, n_columns: int) -> None:
 class Lines:
     """Sentences as strings with ASCII white space between the words, the fastest source of sentences in memory.
 
-    >>> from trelliswork.data.ids import read_ids
-    >>> read_ids(Lines(["the dog runs", "the cat"])).vocabulary.items
-    ['<s>', 'the', 'dog', 'runs', 'cat']
+    Examples
+    --------
+    >>> list(Lines(["the dog runs", "the cat"]))
+    [['the', 'dog', 'runs'], ['the', 'cat']]
     """
 
     def __init__(self, lines: Iterable[str]) -> None:
@@ -93,5 +94,8 @@ class Lines:
             raise ValueRangeError("Lines takes several sentences, got one string: give a list of strings.")
         self.lines = lines
 
-    def __iter__(self) -> Iterator[str]:
-        return iter(self.lines)
+    def __iter__(self) -> Iterator[list[str]]:
+        for n, line in enumerate(self.lines):
+            if not isinstance(line, str) or "\n" in line or "\0" in line:
+                raise DataError(f"sentence {n}: expected a line of text without line break, got {shorten(line)}.")
+            yield fields_of(line)

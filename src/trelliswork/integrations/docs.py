@@ -89,7 +89,6 @@ def to_docs(
     annotation: Annotation = "tag",
     *,
     vocab: Any = None,
-    places: Sequence[Sequence[tuple[int, int]]] | None = None,
 ) -> list[Any]:
     """Return sentences of words, each as a document, with labels or trees as annotation.
 
@@ -98,8 +97,6 @@ def to_docs(
     X, y, annotation : as in `from_docs`, of words
     vocab : Vocab, optional
         That of a pipeline; a new one by default.
-    places : sequence of sequences of (start, stop), optional
-        Places of the words in a text (`data.tokenize`): words that touch have no space between them.
     """
     with extras_for("to_docs"):
         import spacy
@@ -109,11 +106,6 @@ def to_docs(
     docs = []
     for n, words in enumerate(X):
         options: dict[str, Any] = {}
-        if places is not None:
-            ends = [*(start for start, _ in places[n][1:]), None]
-            options["spaces"] = [
-                start is not None and start > stop for (_, stop), start in zip(places[n], ends, strict=True)
-            ]
         if y is not None:
             options |= _options(list(words), list(y[n]), annotation)
         options.setdefault("sent_starts", [t == 0 for t in range(len(words))] if "heads" not in options else None)

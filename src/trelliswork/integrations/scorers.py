@@ -6,7 +6,6 @@ Each takes an estimator, sentences and gold answers, and returns a number: large
 from collections.abc import Sequence
 from typing import Any
 
-from trelliswork.data.schemes import Scheme
 from trelliswork.errors import ValueRangeError
 
 
@@ -17,11 +16,11 @@ def accuracy_scorer(estimator: Any, X: Any, y: Sequence[Sequence[str]]) -> float
     return float(evaluate_tagging(y, estimator.predict(X), scheme=None).accuracy)
 
 
-def chunk_f1_scorer(estimator: Any, X: Any, y: Sequence[Sequence[str]], *, scheme: Scheme | None = None) -> float:
-    """Return F1 of chunks: a chunk is correct if its type, start and end are. The default scheme is detected."""
+def chunk_f1_scorer(estimator: Any, X: Any, y: Sequence[Sequence[str]]) -> float:
+    """Return F1 of chunks: a chunk is correct if its type, start and end are. The scheme is detected."""
     from trelliswork.metrics.tagging import evaluate_tagging
 
-    chunks = evaluate_tagging(y, estimator.predict(X), scheme=scheme or "auto").chunks
+    chunks = evaluate_tagging(y, estimator.predict(X)).chunks
     if chunks is None:
         raise ValueRangeError("F1 of chunks needs labels with a scheme, such as B-NP, I-NP and O; got plain tags.")
     return float(chunks.f1)

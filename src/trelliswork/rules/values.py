@@ -11,7 +11,6 @@ from typing import Any, Literal
 
 import numpy as np
 
-from trelliswork.compute.display import Displayed
 from trelliswork.errors import LimitError, ValueRangeError
 from trelliswork.inference.chain.automata import Automaton, Mask
 from trelliswork.rules.alphabet import Alphabet, Spans
@@ -20,7 +19,7 @@ from trelliswork.rules.pattern import compiled, parsed
 LARGEST = 1_000  # number in a rule
 
 
-class Rule(Displayed):
+class Rule:
     """Base of all rules.
 
     Attributes

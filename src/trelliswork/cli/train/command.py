@@ -141,7 +141,7 @@ class TrainCommand(TyperCommand):
         command = app.command(self.name, cls=Command, help=inspect.getdoc(run), epilog=self.epilog)
         command(_function(run, estimator, self.name or ""))
         inner: Any = typer.main.get_command(app)
-        inner.shown = shown_options(self.name or "", [p.name for p in inner.params])
+        inner.shown = shown_options([p.name for p in inner.params if p.param_type_name == "option"])
         return inner
 
     def make_context(self, *args: Any, **options: Any) -> Any:

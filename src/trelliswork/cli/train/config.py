@@ -14,25 +14,18 @@ from trelliswork.errors import DataError
 
 MOST = 15  # options in a --help
 ALWAYS = "bundled dev out force page config help_all"
-SHOWN = {  # beside those that are always shown; of commands that are not here, all are
-    "crf": "format columns label features clusters l2 algorithm max_iter",
-    "factorial-crf": "format columns label layers features l2 engine max_iter",
-    "hmm": "format columns label n_states order unlabeled n_restarts max_iter",
-    "hmm-lm": "format n_states max_iter learning_rate patience min_count seed",
-    "log-bilinear": "rank context_size max_iter learning_rate l2 min_count max_words",
-    "mrf-lm": "counts window rank algorithm l2 min_count max_words max_iter",
-    "mrf-tagger": "format columns label order l2 min_count max_iter strict",
-    "parser": "columns order tagger clusters min_count max_iter projective",
-    "pcfg": "format tags n_nonterminals n_preterminals rank max_iter n_restarts",
-}
+FIRST = (  # the others by importance; a name means the same in all commands
+    "counts format columns label layers features n_states order unlabeled tags window context_size n_nonterminals "
+    "n_preterminals rank tagger n_restarts l2 max_iter algorithm engine min_count max_words clusters projective "
+    "learning_rate patience seed"
+)
 NOT_SAVED = ("force", "quiet", "json")
 
 
-def shown_options(command: str, names: Sequence[str]) -> frozenset[str]:
-    """Return the names of the parameters that ``--help`` shows; none if it shows all."""
-    if command not in SHOWN:
-        return frozenset()
-    return frozenset(names) & {*ALWAYS.split(), *SHOWN[command].split()}
+def shown_options(names: Sequence[str]) -> frozenset[str]:
+    """Return the names of the options that ``--help`` shows, of those of a command."""
+    chosen = [name for name in f"{ALWAYS} {FIRST}".split() if name in names]
+    return frozenset(chosen[:MOST])
 
 
 def _keys(command: Any) -> dict[str, Any]:

@@ -2,12 +2,13 @@
 
 import warnings
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
 from trelliswork.cli.inputs import inputs_of
 from trelliswork.cli.options import (
+    DecodingOption,
     Files,
     OtherBeamOption,
     SchemeOption,
@@ -54,15 +55,7 @@ def evaluate(
             help="Column of the labels, if not that of training: a number or a CoNLL-U name; for several layers 1,2."
         ),
     ] = None,
-    decode: Annotated[
-        Literal["viterbi", "mbr", "mbr-span", "mbr-las"] | None,
-        typer.Option(
-            "--decoding",
-            help="viterbi: most probable structure. mbr: most expected correct labels or heads. mbr-span: best "
-            "expected F1 of spans (taggers). mbr-las: most expected correct heads and labels (parsers).",
-            show_default="viterbi; mbr for parsers",
-        ),
-    ] = None,
+    decode: DecodingOption = None,
     scheme: SchemeOption = "auto",
     strict: StrictOption = False,
     rules: RulesOption = None,
@@ -101,12 +94,8 @@ def evaluate(
         leave_out("a grammar is compared with trees", decoding=decode, target_precision=target_precision)
         judged = _grammar(fitted, *read_answers(fitted, source, format, label), source)
     elif isinstance(fitted, TreeParser):
-        if decode == "mbr-span":
-            raise typer.BadParameter("--decoding mbr-span is for taggers.")
         judged = _parser(fitted, *read_answers(fitted, source, format, label), source, decode)
     elif isinstance(fitted, Tagger):
-        if decode == "mbr-las":
-            raise typer.BadParameter("--decoding mbr-las is for parsers.")
         how = LabelReading.of(scheme, strict, convert=isinstance(fitted, LayeredTagger))
         answering = {"decoding": decode, "rules": rules_for(fitted, rules)}
         judged = _tagger(fitted, source, format, label, answering, how)

@@ -1,12 +1,13 @@
 """``trelliswork parse``: parse files with a saved parser or grammar."""
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Annotated, Any, Literal, TextIO
+from typing import TYPE_CHECKING, Annotated, Any, TextIO
 
 import typer
 
 from trelliswork.cli.inputs import inputs_of
 from trelliswork.cli.options import (
+    DecodingOption,
     Files,
     OutputOption,
     TokenizeOption,
@@ -61,15 +62,7 @@ def parse(
         ),
     ] = None,
     output: FormOption = None,
-    decode: Annotated[
-        Literal["mbr", "viterbi", "mbr-las"] | None,
-        typer.Option(
-            "--decoding",
-            help="mbr: most expected correct heads, or spans of a grammar. viterbi: most probable tree. mbr-las: "
-            "most expected words with correct head and label.",
-            show_default="mbr",
-        ),
-    ] = None,
+    decode: DecodingOption = None,
     known: Annotated[
         bool, typer.Option("--known-heads", help="Use the heads in the file as known; _ means unknown.")
     ] = False,
@@ -97,9 +90,9 @@ def parse(
     split = chosen_tokenizer(tokenize, tokenizer, format)
     fitted = load_for(model, TreeParser, "parse: expected a parser (trelliswork train parser or pcfg)")
     if fitted.constituents:
-        if want.subtrees or want.topk or known or decode == "mbr-las":
+        if want.subtrees or want.topk or known:
             raise typer.BadParameter(
-                "this model is a grammar: --with subtrees, topk=K, --known-heads, --decoding mbr-las are for parsers."
+                "this model is a grammar: --with subtrees, --with topk=K and --known-heads are for parsers."
             )
         if output in ("columns", "conllu"):
             raise typer.BadParameter("a grammar writes bracketed trees, or JSON: choose --output jsonl or json.")

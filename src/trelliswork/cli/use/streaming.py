@@ -78,14 +78,14 @@ def _parts_of(source: Inputs, format: str, split: Any = None) -> "Iterator[Excer
         yield source.excerpt(format)
         return
     cut = None
-    if format in ("csv", "brat", "trees") or (format == "jsonl" and _is_array(file)):  # which cannot be cut at lines
+    if format in ("brat", "trees") or (format == "jsonl" and _is_array(file)):  # which cannot be cut at lines
         yield _whole(file, format)
         return
     if split is not None:
         from trelliswork.data.tokenize import safe_end
 
         cut = partial(safe_end, split=split)
-    yield from excerpts(file, blank_lines=cut is not None or format not in ("text", "jsonl"), cut=cut)
+    yield from excerpts(file, blank_lines=cut is not None or format not in ("text", "jsonl", "csv"), cut=cut)
 
 
 def _is_array(file: "Readable") -> bool:

@@ -2,12 +2,13 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Annotated, Any, Literal, TextIO
+from typing import TYPE_CHECKING, Annotated, Any, TextIO
 
 import typer
 
 from trelliswork.cli.inputs import inputs_of
 from trelliswork.cli.options import (
+    DecodingOption,
     Files,
     OtherBeamOption,
     OutputOption,
@@ -16,6 +17,7 @@ from trelliswork.cli.options import (
     TrainedFormatOption,
     bundled_option,
     chosen_tokenizer,
+    leave_out,
     named,
     set_beam,
 )
@@ -44,14 +46,7 @@ def tag(
         ),
     ] = None,
     output: FormOption = None,
-    decode: Annotated[
-        Literal["viterbi", "mbr", "mbr-span"],
-        typer.Option(
-            "--decoding",
-            help="viterbi: most probable labeling. mbr: most probable label of each token. mbr-span: spans with "
-            "the best expected F1.",
-        ),
-    ] = "viterbi",
+    decode: DecodingOption = None,
     min_probability: Annotated[
         float | None,
         typer.Option(
@@ -87,15 +82,13 @@ def tag(
     Example: echo 'We tag words .' | trelliswork tag tagger --format text --with marginals
     """
     from trelliswork.answers import Want, ask, flat_labels, layers_with_spans
-    from trelliswork.data.annotations import brat_files, write_spans
+    from trelliswork.data.annotations import brat_files, ends_row, write_spans
     from trelliswork.data.tokenize import read_raw_text
     from trelliswork.models.tasks import LayeredTagger, Tagger
 
     want = wanted(with_, ("marginals", "spans", "topk"))
-    if want.topk and (decode != "viterbi" or min_probability is not None):
-        raise typer.BadParameter(
-            "--with topk=K gives the most probable labelings: leave --decoding and --min-probability out."
-        )
+    if want.topk:
+        leave_out("--with topk=K gives the most probable labelings", decoding=decode, min_probability=min_probability)
     tagger: Any = load_for(model, Tagger, "tag: expected a tagger (for a parser use trelliswork parse)")
     set_beam(tagger, beam)
     layout = Layout.of(tagger)
@@ -120,10 +113,12 @@ def tag(
     if form in OBJECTS and want.marginals:
         want = replace(want, log_prob=True)
     plain = want == Want() and min_probability is None and not layered and form not in OBJECTS
-    how: Any = {"decoding": None if want.topk else decode, "rules": rules_for(tagger, rules)}
+    how: Any = {"decoding": decode, "rules": rules_for(tagger, rules)}
 
-    def read(part: "Excerpt") -> tuple[Any, Any]:
+    def read(part: "Excerpt") -> tuple[Any, Any] | None:
         """Return the sentences of a part, and their known labels."""
+        if kind == "csv" and not part.last and not ends_row(part.lines):
+            return None
         if split is not None:
             return read_raw_text(part, split=split), None
         corpus, given = read_unlabeled(part, layout, format, column)

@@ -15,9 +15,6 @@ from trelliswork.data.reading.inputs import BUNDLED, Inputs, current
 from trelliswork.errors import DataError, DataWarning, TrellisworkError
 
 if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
     from trelliswork.data import AttributeCorpus, Corpus
     from trelliswork.data.files import Readable
 
@@ -394,26 +391,6 @@ def evaluation_layout(
             f"{source.name}: the model was trained on CoNLL-U: --label gives the number of the column of labels."
         )
     return made
-
-
-def read_numbers(path: str, n: int) -> "NDArray[np.float64]":
-    """Return the numbers of a file, one per line, for the n sentences of this process."""
-    import numpy as np
-
-    from trelliswork.data.files import open_text
-
-    numbers = []
-    with open_text(path) as lines:
-        for number, line in enumerate(lines, start=1):
-            try:
-                numbers.append(float(line))
-            except ValueError:
-                raise DataError(f"{path}:{number}: expected a number, got {line[:60]!r}.") from None
-    counts = current().gather(n)
-    if len(numbers) != sum(counts):
-        raise DataError(f"{path}: expected {sum(counts)} numbers, one per sentence, got {len(numbers)}.")
-    start = sum(counts[: current().rank])
-    return np.array(numbers[start : start + n])
 
 
 def read_unlabeled(
