@@ -27,7 +27,6 @@ FORGET = 4  # of averages of AdaGrad: see ``decay``
 _MOST_RANGES = 4  # each reads all entries
 
 Floats = NDArray[np.float32]
-Parts = tuple[NDArray[np.uint32], NDArray[np.int32], Floats]  # see ``SparseAdaGrad.step``
 
 
 def decay(epoch: int, forget: int) -> float:

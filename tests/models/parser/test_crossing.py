@@ -163,11 +163,11 @@ def test_gradient_and_value_of_the_objective(heads):
     scorer = TreeScorer.of(all_features, kind, 0.5)
     trainer = FirstOrder(Problem(tokens, gold, gold, kind, without), scorer, rate=0.1, active=0.0)
     weights, batch = 0.3 * np.random.default_rng(0).normal(size=1 << 10), np.array([0])
-    loss, arcs, values = trainer.gradient(batch, weights)
+    loss, (arcs,), (values,) = trainer.gradient(batch, [weights])
     gradient = np.zeros(len(weights))
     for row, n, value in zip(*features.ids(tokens, arcs), values, strict=True):
         np.add.at(gradient, row[:n], -value)
-    check(lambda w: trainer.gradient(batch, w)[0], weights, gradient, 1e-6)
+    check(lambda w: trainer.gradient(batch, [w])[0], weights, gradient, 1e-6)
     every, log_arc = trees(4, False, True), features.log_arcs(tokens, batch, weights)[0]
     w = np.exp(log_arc[every, np.arange(1, 5)].sum(axis=1))
     flat = np.array([is_projective(tuple(tree)) for tree in every])
@@ -192,8 +192,8 @@ def test_gradient_and_value_of_the_second_order(heads):
     trainer = SecondOrder(Problem(tokens, every, every, TreeKind(False, True), gold), scorer, **settings)
     without = SecondOrder(Problem(tokens, gold, gold, propagation.kind), scorer, **settings)
     without.arcs = pruned
-    loss, candidates, values = trainer.gradient(batch, tuple(model))
-    for k, (one, parts) in enumerate(zip(features, candidates.lists, strict=True)):
+    loss, lists, values = trainer.gradient(batch, tuple(model))
+    for k, (one, parts) in enumerate(zip(features, lists, strict=True)):
         gradient = np.zeros(1 << 10)
         for row, n, value in zip(*one.ids(tokens, parts), values[k], strict=True):
             np.add.at(gradient, row[:n], -value)

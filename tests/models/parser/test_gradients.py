@@ -35,13 +35,13 @@ def test_gradient_of_the_first_order(heads, projective):
     kind = TreeKind(projective, True)
     trainer = FirstOrder(Problem(tokens, gold, gold, kind), TreeScorer.of(features, kind, None), rate=0.1, active=0.0)
     batch = np.array([2, 0, 1])
-    loss, arcs, values = trainer.gradient(batch, weights)
+    loss, (arcs,), (values,) = trainer.gradient(batch, [weights])
     ids, counts = features.arcs.ids(tokens, arcs)
     gradient = np.zeros(len(weights))
     for row, n, value in zip(ids, counts, values, strict=True):
         np.add.at(gradient, row[:n], -value)
     assert loss > 0
-    check(lambda w: trainer.gradient(batch, w)[0], weights, gradient, 1e-6)
+    check(lambda w: trainer.gradient(batch, [w])[0], weights, gradient, 1e-6)
 
 
 @pytest.mark.parametrize("heads", [HEADS, PARTIAL])
@@ -55,9 +55,9 @@ def check_second_order(heads, propagation, tolerance):
     scorer = TreeScorer(features, propagation, (weights[0],))
     trainer = SecondOrder(Problem(tokens, gold, gold, propagation.kind), scorer, rate=0.1, active=0.0)
     batch, model = np.array([2, 0, 1]), weights[1:]
-    loss, candidates, values = trainer.gradient(batch, tuple(model))
+    loss, lists, values = trainer.gradient(batch, tuple(model))
     assert loss > 0
-    for k, (one, parts) in enumerate(zip(features, candidates.lists, strict=True)):
+    for k, (one, parts) in enumerate(zip(features, lists, strict=True)):
         ids, counts = one.ids(tokens, parts)
         gradient = np.zeros(1 << BITS)
         for row, n, value in zip(ids, counts, values[k], strict=True):

@@ -3,7 +3,7 @@
 import math
 import os
 from collections.abc import Sequence
-from dataclasses import KW_ONLY, replace
+from dataclasses import KW_ONLY
 from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Self
 
@@ -28,7 +28,6 @@ from trelliswork.models.parameters import (
     estimator,
     later,
 )
-from trelliswork.models.parser.calibration import with_temperatures
 from trelliswork.models.parser.data import (
     Arcs,
     Columns,
@@ -36,18 +35,29 @@ from trelliswork.models.parser.data import (
     Gold,
     Sentences,
     TreeKind,
+    read_development,
     read_evidence,
     read_gold,
     read_sentences,
     read_training,
 )
 from trelliswork.models.parser.decoding import Decode, LabeledTree, Learned, Parsing, Reader
-from trelliswork.models.parser.features import ParseTokens, SecondOrderFeatures, TokenCoder
+from trelliswork.models.parser.features import SecondOrderFeatures
 from trelliswork.models.parser.labels import LabelModel, LabelTrainer
-from trelliswork.models.parser.scoring import TreeScorer, check_lengths, flat_heads
+from trelliswork.models.parser.scoring import Judge, TreeScorer, check_lengths
 from trelliswork.models.parser.second_order import Propagation
 from trelliswork.models.parser.tags import TaggerKind, Tagging
-from trelliswork.models.parser.training import FIRST, LABELS, SECOND, FirstOrder, Judge, Problem, SecondOrder, Stages
+from trelliswork.models.parser.templates import FeatureSet
+from trelliswork.models.parser.training import (
+    FIRST,
+    LABELS,
+    SECOND,
+    FirstOrder,
+    Problem,
+    SecondOrder,
+    Stages,
+    TreeTrainer,
+)
 from trelliswork.models.tasks import TreeParser
 
 if TYPE_CHECKING:
@@ -189,81 +199,53 @@ class DependencyParser(TreeParser):
         """
         self._check_parameters()
         one_process("a parser")
+        clusters = Knowledge.of(self.clusters).clusters
         columns, given = read_training(X, y)  # sentences, and their heads and labels as numbers
-        held_out = None
-        if dev is not None:
-            others = read_sentences(dev[0])
-            held_out = others, read_gold(dev[1], others.offsets, "y of dev")
+        held_out = None if dev is None else read_development(*dev)
         n_iter = Propagation.max_iter if self.order == 2 else 0
         check_lengths(columns.lengths, n_iter, min(self.batch_size, len(columns.lengths)))
         mark = partial(self._fingerprint, (columns, given), held_out)
-        watch = watch_for(self, None, checkpoint, mark, callback, max_minutes)
-        stages = Stages(watch)
-        reader, tokens = self._read(columns, stages)  # taggers, codes of words and tags
+        stages = Stages(watch_for(self, None, checkpoint, mark, callback, max_minutes))
+        taggers, columns = stages.train_taggers(Tagging(self.tagger, columns, self.seed, clusters))
+        reader = Reader.of(columns, taggers, self.min_count, clusters)  # codes of words and tags
+        problem = Problem.of(reader.code(columns), given, self._tree_kind())
         judge = None if held_out is None else Judge(reader.read_columns(held_out[0])[0], held_out[1])
-        learned = self._train(reader, Problem.of(tokens, given, self._tree_kind()), judge, stages)
+        trees = self._train_trees(reader.templates, problem, judge, stages)
+        labels = self._train_labels(reader.templates, problem, trees, judge, stages)
+        learned, report = Learned(reader, trees, labels), stages.finish(trees)
+        report.details["dropped_heads"] = problem.gold.n_dropped
         if self.calibrated and judge is not None:
-            learned = replace(learned, trees=with_temperatures(learned.trees, learned.labels, *judge))
-            stages.report.details["calibrated_on"] = "development data"
-        self._set(learned, stages.report)
+            learned = learned.calibrated(judge)
+            report.details["calibrated_on"] = "development data"
+        self._set(learned, report)
         return self
 
-    def _read(self, columns: Columns, stages: Stages) -> tuple[Reader, ParseTokens]:
-        """Return the reader of sentences, with taggers that are trained first, and the codes of the given ones."""
-        clusters, taggers = Knowledge.of(self.clusters).clusters, None
-        if self.tagger is not None:
-            tagging = Tagging(self.tagger, columns, self.seed, clusters)
-            taggers, columns = stages.train_taggers(tagging)
-        coder = TokenCoder.from_columns(columns.words, columns.tags[0], self.min_count, clusters)
-        reader = Reader(coder, len(columns.tags), taggers)
-        return reader, reader.code(columns)
-
-    def _train(self, reader: Reader, problem: Problem, judge: Judge | None, stages: Stages) -> Learned:
-        """Train the stages after the taggers, one after the other, and complete their report."""
-        features = SecondOrderFeatures.of(reader.templates, self.hash_bits)
-        trees, compared = TreeScorer.of(features, self._tree_kind(), problem.crossing), dict[str, float]()
-        first = partial(
-            FirstOrder, problem, trees, seed=(self.seed, 0), rate=self.learning_rate, batch_size=self.batch_size
-        )
-        found = stages.train(FIRST, first, self.max_iter, None if judge is None else judge.development(trees))
-        trees = trees.with_weights(found)
-        if self.order == 2 and not stages.watch.interrupted:
-            rate = SECOND_ORDER_RATE * self.learning_rate
-            second = partial(SecondOrder, problem, trees, seed=(self.seed, 1), rate=rate, batch_size=self.batch_size)
-            found = stages.train(SECOND, second, self.max_iter, None if judge is None else judge.development(trees))
-            both = trees.with_weights(found)
-            if judge is not None:
-                compared = {FIRST: judge.uas(trees), SECOND: judge.uas(both)}
-            if not compared or compared[SECOND] >= compared[FIRST]:
-                trees = both
-        learned = Learned(reader, trees, self._train_labels(reader, trees, problem, judge, stages))
-        stages.finish(FIRST if trees.order == 1 else SECOND, compared)
-        stages.report.details["dropped_heads"] = problem.gold.n_dropped
-        return learned
+    def _train_trees(self, templates: FeatureSet, problem: Problem, judge: Judge | None, stages: Stages) -> TreeScorer:
+        """Train the first order, then the second; return the better model."""
+        features, rate, n_epochs = SecondOrderFeatures.of(templates, self.hash_bits), self.learning_rate, self.max_iter
+        trees = TreeScorer.of(features, self._tree_kind(), problem.crossing)
+        trainer: TreeTrainer = FirstOrder(problem, trees, rate, self.batch_size, (self.seed, 0))
+        trees = trees.with_weights(stages.train(FIRST, trainer, n_epochs, judge))
+        if self.order == 1 or stages.watch.interrupted:
+            return trees
+        trainer = SecondOrder(problem, trees, SECOND_ORDER_RATE * rate, self.batch_size, (self.seed, 1))
+        return stages.better(trees, trees.with_weights(stages.train(SECOND, trainer, n_epochs, judge)), judge)
 
     def _train_labels(
-        self, reader: Reader, trees: TreeScorer, problem: Problem, judge: Judge | None, stages: Stages
+        self, templates: FeatureSet, problem: Problem, trees: TreeScorer, judge: Judge | None, stages: Stages
     ) -> LabelModel | None:
         """Return the classifier of labels; ``None`` if no label is known."""
         if problem.given.labels is None:
             return None
-        trainer = LabelTrainer(
-            problem.tokens, problem.given, reader.templates,
-            bits=self.hash_bits, rate=LABEL_RATE * self.learning_rate, seed=self.seed,
-        )  # fmt: skip
-        development = None
-        if judge is not None and judge.gold.labels is not None:
-            heads = flat_heads(trees, judge.tokens, judge.gold.offsets)
-            development = trainer.development(*judge, heads)
-        return trainer.model(stages.train(LABELS, lambda: trainer, self.max_iter + 1, development))
+        rate = LABEL_RATE * self.learning_rate
+        trainer = LabelTrainer(problem.tokens, problem.given, trees, templates, rate=rate, seed=self.seed)
+        return trainer.model(stages.train(LABELS, trainer, self.max_iter + 1, judge))
 
     def _calibrate_temperature(self, X: Sentences, y: Arcs) -> dict[str, float]:
         """Fit and store the temperatures on sentences that training has not seen; return them by kind of factor."""
         self._check_fitted()
         tokens, columns = self._learned.reader.read(X)
-        gold, learned = read_gold(y, columns.offsets), self._learned
-        trees = with_temperatures(learned.trees, learned.labels, tokens, gold)
-        self._set(replace(learned, trees=trees), self.report_)
+        self._set(self._learned.calibrated(Judge(tokens, read_gold(y, columns.offsets))), self.report_)
         self.report_.details["calibrated_on"] = "held-out data"
         return dict(self.report_.details["temperatures"])
 
@@ -348,7 +330,7 @@ class DependencyParser(TreeParser):
         """
         parsing = self._parsing(X, None)
         gold, labels = read_gold(y, parsing.columns.offsets), parsing.labels
-        heads = flat_heads(parsing.scorer, parsing.tokens, gold.offsets)
+        heads = Judge(parsing.tokens, gold).heads(parsing.scorer)
         if gold.labels is None or labels is None:
             return gold.accuracy(heads)
         return gold.accuracy(heads, labels.best(parsing.tokens, heads, gold.offsets))

@@ -27,6 +27,7 @@ from trelliswork.models.parser.scoring import (
     LEAST_SHARE,
     TREE_KINDS,
     Beliefs,
+    Judge,
     Scored,
     Temperatures,
     TreeScorer,
@@ -61,13 +62,14 @@ def gold_probabilities(beliefs: Beliefs, gold: Gold) -> Doubles:
     return p
 
 
-def with_temperatures(scorer: TreeScorer, labels: LabelModel | None, tokens: ParseTokens, gold: Gold) -> TreeScorer:
+def with_temperatures(scorer: TreeScorer, labels: LabelModel | None, judge: Judge) -> TreeScorer:
     """Return the model with the temperatures and the shares that fit sentences with known heads.
 
     Temperatures of labels need known labels. Trees are fitted on the first sentences with `MAX_WORDS` words. Time:
     about 40 times that of belief propagation.
     """
-    scorer = _fit_trees(replace(scorer, temperatures=Temperatures(), sharp=0.0), tokens, gold)
+    tokens, gold = judge
+    scorer = _fit_trees(scorer.at_temperature_1(), tokens, gold)
     if labels is not None and gold.labels is not None:
         fitted = _fit_labels(scorer, labels, tokens, gold)
         scorer = replace(scorer, temperatures=replace(scorer.temperatures, labels=fitted))

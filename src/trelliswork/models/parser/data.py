@@ -229,3 +229,9 @@ def read_training(X: Sentences, y: Arcs) -> tuple[Columns, Gold]:
         raise ValueRangeError("there is no sentence to learn from: X is empty.")
     gold = read_gold(y, columns.offsets, use="learn from")
     return replace(columns, offsets=offsets), replace(gold, offsets=offsets)
+
+
+def read_development(X: Sentences, y: Arcs) -> tuple[Columns, Gold]:
+    """Read sentences with trees to compare with."""
+    columns = read_sentences(X)
+    return columns, read_gold(y, columns.offsets, "y of dev")

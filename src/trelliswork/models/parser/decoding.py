@@ -10,9 +10,11 @@ from numpy.typing import NDArray
 from trelliswork.data import Vocabulary
 from trelliswork.data.vocabulary import strings
 from trelliswork.errors import ShapeError, ValueRangeError
+from trelliswork.features.brown import BrownClusters
 from trelliswork.features.knowledge import Knowledge
 from trelliswork.inference.tree import NearlyProjective
 from trelliswork.models.base import Arrays, check_finite
+from trelliswork.models.parser.calibration import with_temperatures
 from trelliswork.models.parser.data import (
     UNKNOWN,
     Arcs,
@@ -28,7 +30,7 @@ from trelliswork.models.parser.data import (
 from trelliswork.models.parser.features import ParseTokens, SecondOrderFeatures, TokenCoder
 from trelliswork.models.parser.kernels.records import ArcList
 from trelliswork.models.parser.labels import LabelModel
-from trelliswork.models.parser.scoring import Beliefs, Temperatures, TreeScorer, rule_out
+from trelliswork.models.parser.scoring import Beliefs, Judge, Temperatures, TreeScorer, rule_out
 from trelliswork.models.parser.tags import Taggers
 from trelliswork.models.parser.templates import FeatureSet, feature_set
 
@@ -44,6 +46,12 @@ class Reader:
     coder: TokenCoder
     n_tags: int
     taggers: Taggers | None
+
+    @classmethod
+    def of(cls, columns: Columns, taggers: Taggers | None, min_count: int, clusters: BrownClusters | None) -> "Reader":
+        """Return a reader that knows the frequent words of training sentences."""
+        coder = TokenCoder.from_columns(columns.words, columns.tags[0], min_count, clusters)
+        return cls(coder, len(columns.tags), taggers)
 
     @property
     def templates(self) -> FeatureSet:
@@ -79,6 +87,10 @@ class Learned:
     reader: Reader
     trees: TreeScorer
     labels: LabelModel | None
+
+    def calibrated(self, judge: Judge) -> "Learned":
+        """Return the parameters with the temperatures that fit sentences that training has not seen."""
+        return replace(self, trees=with_temperatures(self.trees, self.labels, judge))
 
     def state(self) -> tuple[dict[str, Any], Arrays]:
         """Return plain data and arrays to save."""

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,7 @@ from trelliswork.models.parser.data import Gold, Integers
 from trelliswork.models.parser.features import ParseTokens
 from trelliswork.models.parser.kernels.labels import arc_probabilities, train
 from trelliswork.models.parser.kernels.records import AdaGrad, ArcList, Trees
+from trelliswork.models.parser.scoring import Judge, TreeScorer
 from trelliswork.models.parser.templates import FeatureSet
 
 FEWER_BITS = 5  # there are fewer rows of weights, with one entry per label, than single weights
@@ -60,31 +62,33 @@ def _shift(weights: NDArray[np.float32]) -> np.uint64:
 class LabelTrainer:
     """Training on gold trees, one arc after the other; steps are sequential, so there is one thread.
 
-    Arcs with an unknown head or label are skipped. ``bits`` are those of the hashed features of arcs; ``seed`` is that
-    of the order of the sentences.
+    Arcs with an unknown head or label are skipped. ``trees`` is the model whose trees get labels; ``seed`` is that of
+    the order of the sentences.
     """
 
     def __init__(
-        self, tokens: ParseTokens, gold: Gold, features: FeatureSet, *, bits: int, rate: float, seed: int
+        self, tokens: ParseTokens, gold: Gold, trees: TreeScorer, templates: FeatureSet, *, rate: float, seed: int
     ) -> None:
         self.labels = Vocabulary.from_sequences([[name for name in gold.labels or () if name is not None]])
         self._gold = numbers_of(self.labels, gold)
-        self._tokens, self._trees, self._features = tokens, Trees(gold.heads, gold.offsets), features
-        self._rate, self._seed = np.float32(rate), seed
-        shape = 1 << max(bits - FEWER_BITS, 4), len(self.labels)
+        self._tokens, self._given, self._features = tokens, Trees(gold.heads, gold.offsets), templates
+        self._trees, self._rate, self._seed = trees, np.float32(rate), seed
+        shape = 1 << max(trees.features.arcs.bits - FEWER_BITS, 4), len(self.labels)
         self.learner = AveragedAdaGrad(*(np.zeros(shape, np.float32) for _ in range(3)))
 
     def model(self, parameters: Mapping[str, Any]) -> LabelModel:
         """Return the classifier with these parameters."""
         return LabelModel(self.labels, parameters["weights"], self._features)
 
-    def development(self, tokens: ParseTokens, gold: Gold, heads: Integers) -> Development:
-        """Return the LAS on development data, whose predicted trees are given as flat ``heads``."""
+    def development(self, judge: Judge) -> Development | None:
+        """Return the LAS of parameters on development data; ``None`` if that has no labels."""
+        if judge.gold.labels is None:
+            return None
+        return Development("LAS", partial(self._las, judge, judge.heads(self._trees)))
 
-        def las(parameters: Mapping[str, Any]) -> float:
-            return gold.accuracy(heads, self.model(parameters).best(tokens, heads, gold.offsets))
-
-        return Development("LAS", las)
+    def _las(self, judge: Judge, heads: Integers, parameters: Mapping[str, Any]) -> float:
+        names = self.model(parameters).best(judge.tokens, heads, judge.gold.offsets)
+        return judge.gold.accuracy(heads, names)
 
     def epoch(self, number: int, progress: object = None) -> float:
         """Train epoch ``number``, counted from 1; return its loss."""
@@ -93,7 +97,7 @@ class LabelTrainer:
         state = AdaGrad(learner.weights, learner.squares, learner.changes)
         last, loss = threads.call(
             train,
-            order, self._trees, self._gold, self._tokens.arrays, self._features, _shift(state.weights), state,
+            order, self._given, self._gold, self._tokens.arrays, self._features, _shift(state.weights), state,
             self._rate, -1,
         )  # fmt: skip
         learner.steps = last + 1

@@ -325,3 +325,18 @@ def flat_heads(scorer: TreeScorer, tokens: ParseTokens, offsets: Integers) -> In
         for row, b in enumerate(sentences.tolist()):
             heads[offsets[b] : offsets[b + 1]] = rows[row, : tokens.lengths[b]]
     return heads
+
+
+class Judge(NamedTuple):
+    """Development data: coded sentences with gold trees."""
+
+    tokens: ParseTokens
+    gold: Gold
+
+    def heads(self, trees: TreeScorer) -> Integers:
+        """Return the minimum-risk trees of a model, flat."""
+        return flat_heads(trees, self.tokens, self.gold.offsets)
+
+    def uas(self, trees: TreeScorer) -> float:
+        """Return the UAS of the minimum-risk trees of a model."""
+        return self.gold.accuracy(self.heads(trees))

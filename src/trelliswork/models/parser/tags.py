@@ -69,7 +69,7 @@ class Tagging:
     L-BFGS, which takes more than ten times as long.
     """
 
-    kind: TaggerKind
+    kind: TaggerKind | None  # None: no taggers
     columns: Columns
     seed: int
     clusters: BrownClusters | None = None

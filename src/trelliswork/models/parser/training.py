@@ -19,25 +19,25 @@ that is, the objective of a projective model, and for each crossing arc its prob
 import json
 import math
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, NamedTuple
+from functools import cached_property, partial
+from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from trelliswork.inference.tree.second_order import Scores
 from trelliswork.learning.checkpoint import Arrays, with_prefix
 from trelliswork.learning.report import STOPPED, FitReport, Step
-from trelliswork.learning.sgd import Parts, SparseAdaGrad
+from trelliswork.learning.sgd import SparseAdaGrad
 from trelliswork.learning.watch import Development, Saved, Watch
 from trelliswork.models.hmm.data import chosen_tokens
 from trelliswork.models.parser.data import UNKNOWN, Columns, Doubles, Gold, Integers, TreeKind, only_given
 from trelliswork.models.parser.features import ParseTokens
 from trelliswork.models.parser.kernels.parts import observed_siblings
-from trelliswork.models.parser.kernels.records import ArcList, PartList
+from trelliswork.models.parser.kernels.records import ArcList
 from trelliswork.models.parser.labels import LabelTrainer
-from trelliswork.models.parser.scoring import TREE_KINDS, TreeScorer, flat_heads, prune
+from trelliswork.models.parser.scoring import TREE_KINDS, Judge, PrunedArcs, TreeScorer, prune
 from trelliswork.models.parser.second_order import Candidates, Propagation
 from trelliswork.models.parser.tags import Taggers, Tagging
 
@@ -150,8 +150,8 @@ class TreeTrainer:
     active: float = ACTIVE
     learners: dict[str, SparseAdaGrad] = field(default_factory=dict, init=False)
 
-    def parts(self, sentences: Integers) -> tuple[float, Iterable[Parts]]:
-        """Return the loss of some sentences, and features and negative gradients of their parts, for each learner."""
+    def gradient(self, sentences: Integers, weights: Sequence[Any]) -> tuple[float, Sequence[Any], Sequence[Doubles]]:
+        """Return the loss of some sentences, and parts of each kind with its negative gradient by their scores."""
         raise AssertionError("each order defines its parts")
 
     def objective(self, scored: ScoredArcs | ScoredParts, sentences: Integers, gradients: Sequence[Doubles]) -> float:
@@ -185,9 +185,12 @@ class TreeTrainer:
         n, total = len(self.problem.tokens), 0.0
         order = np.random.default_rng((*self.seed, number)).permutation(n)
         for at in range(0, n, self.batch_size):
-            loss, parts = self.parts(order[at : at + self.batch_size])
-            for learner, some in zip(self.learners.values(), parts, strict=True):
-                learner.step(*some)
+            learners = list(self.learners.values())
+            loss, *kinds = self.gradient(order[at : at + self.batch_size], [one.weights for one in learners])
+            for learner, features, parts, values in zip(learners, self.trees.features, *kinds, strict=False):
+                which = np.flatnonzero(np.abs(values) > self.active)
+                some = type(parts)(*(column[which] for column in parts))
+                learner.step(*features.ids(self.problem.tokens, some), values[which].astype(np.float32))
             total += loss
             progress(at / n)
         for learner in self.learners.values():
@@ -197,6 +200,10 @@ class TreeTrainer:
     def parameters(self) -> Arrays:
         """Return the averaged weights by kind of part."""
         return {name: learner.average() for name, learner in self.learners.items()}
+
+    def development(self, judge: Judge) -> Development | None:
+        """Return the UAS of parameters on development data."""
+        return Development("UAS", lambda more: judge.uas(self.trees.with_weights(more)))
 
     def state(self) -> Arrays:
         """Return the state between two epochs."""
@@ -216,21 +223,15 @@ class FirstOrder(TreeTrainer):
     def __post_init__(self) -> None:
         self.learners["arcs"] = SparseAdaGrad(np.zeros(1 << self.trees.features.arcs.bits, np.float32), self.rate)
 
-    def gradient(self, sentences: Integers, weights: NDArray[np.floating]) -> tuple[float, ArcList, Doubles]:
-        """Return the loss of some sentences, and its negative gradient (A,) by the scores of the arcs that change."""
+    def gradient(self, sentences: Integers, weights: Sequence[Any]) -> tuple[float, Sequence[Any], Sequence[Doubles]]:
+        """Return the loss of some sentences, and the arcs whose scores change it with its negative gradient."""
         tokens = self.problem.tokens
-        log_arc = self.trees.features.arcs.log_arcs(tokens, sentences, weights)
+        log_arc = self.trees.features.arcs.log_arcs(tokens, sentences, weights[0])
         scored = ScoredArcs(log_arc, tokens.lengths[sentences], self.problem.kind.single_root)
         gradient = np.zeros_like(log_arc)
         loss = self.objective(scored, sentences, [gradient])
         rows, heads, words = np.nonzero(np.abs(gradient) > self.active)
-        return loss, ArcList(sentences[rows], heads, words), gradient[rows, heads, words]
-
-    def parts(self, sentences: Integers) -> tuple[float, Iterable[Parts]]:
-        """Return the loss of some sentences, and features and negative gradients of their arcs."""
-        loss, arcs, values = self.gradient(sentences, self.learners["arcs"].weights)
-        ids = self.trees.features.arcs.ids(self.problem.tokens, arcs)
-        return loss, [(*ids, values.astype(np.float32))]
+        return loss, [ArcList(sentences[rows], heads, words)], [gradient[rows, heads, words]]
 
 
 @dataclass
@@ -238,45 +239,23 @@ class SecondOrder(TreeTrainer):
     """Scores of arcs, siblings and grandparents together, by belief propagation."""
 
     def __post_init__(self) -> None:
-        problem, zeros = self.problem, np.zeros(1 << self.trees.features.siblings.bits, np.float32)
+        zeros = np.zeros(1 << self.trees.features.siblings.bits, np.float32)
         for name, weights in zip(TREE_KINDS, (self.trees.weights[0], zeros, zeros), strict=True):
             self.learners[name] = SparseAdaGrad(weights, self.rate)
-        self.arcs = prune(self.trees, problem.tokens, problem.flat or problem.gold, problem.gold)
 
-    def gradient(self, sentences: Integers, weights: Sequence[Any]) -> tuple[float, Candidates, Sequence[Doubles]]:
-        """Return the loss of some sentences, and its negative gradient by the scores of the parts of each kind."""
+    @cached_property
+    def arcs(self) -> PrunedArcs:
+        """The arcs that the first order keeps."""
+        problem = self.problem
+        return prune(self.trees, problem.tokens, problem.flat or problem.gold, problem.gold)
+
+    def gradient(self, sentences: Integers, weights: Sequence[Any]) -> tuple[float, Sequence[Any], Sequence[Doubles]]:
+        """Return the loss of some sentences, and all parts of each kind with its negative gradient by their scores."""
         batch = self.arcs.candidates(self.problem.tokens, sentences)
         scores = batch.scores(self.trees.features, self.problem.tokens, weights)
         gradients = [np.zeros_like(values) for values in scores]
         loss = self.objective(ScoredParts(batch, scores, self.trees.propagation), sentences, gradients)
-        return loss, batch, gradients
-
-    def parts(self, sentences: Integers) -> tuple[float, Iterable[Parts]]:
-        """Return the loss of some sentences, and features and negative gradients of parts, one kind after the other."""
-        weights = [learner.weights for learner in self.learners.values()]
-        loss, batch, gradients = self.gradient(sentences, weights)
-
-        def active(one: Any, parts: ArcList | PartList, values: Doubles) -> Parts:
-            which = np.flatnonzero(np.abs(values) > self.active)
-            some = type(parts)(*(column[which] for column in parts))
-            return *one.ids(self.problem.tokens, some), values[which].astype(np.float32)
-
-        return loss, map(active, self.trees.features, batch.lists, gradients)
-
-
-class Judge(NamedTuple):
-    """Development data."""
-
-    tokens: ParseTokens
-    gold: Gold
-
-    def uas(self, trees: TreeScorer) -> float:
-        """Return the UAS of the minimum-risk trees of a model."""
-        return self.gold.accuracy(flat_heads(trees, self.tokens, self.gold.offsets))
-
-    def development(self, trees: TreeScorer) -> Development:
-        """Return the UAS as a function of the weights of one more stage of a model."""
-        return Development("UAS", lambda more: self.uas(trees.with_weights(more)))
+        return loss, batch.lists, gradients
 
 
 class Stages:
@@ -292,6 +271,8 @@ class Stages:
         self.watch = watch
         self.report = FitReport(False, "", math.nan)
         self._reasons: list[str] = []
+        self._choice: list[str] = []  # why the first order is kept
+        self._late: str | None = None  # why taggers stop
         self._finished: dict[str, Arrays] = {}  # results by stage
         self._resumed: tuple[str, Arrays] | None = None  # the stage of the checkpoint, and its state
         seconds, saved = 0.0, watch.resume()
@@ -321,9 +302,35 @@ class Stages:
         groups = (self._finished | {stage: current}).items()
         return plain, {f"{name}/{key}": array for name, group in groups for key, array in group.items()}
 
-    def _enter(self, stage: str, trainer: Any, development: Development | None) -> None:
-        """Start a stage, or resume it."""
-        watch = self.watch
+    def train_taggers(self, tagging: Tagging) -> tuple[Taggers | None, Columns]:
+        """Return the taggers, if any, and the tagged sentences; a run that is interrupted here starts again."""
+        if tagging.kind is None:
+            return None, tagging.columns
+        if TAGGER in self._finished:
+            arrays = self._finished[TAGGER]
+            plain = json.loads(arrays["plain"].tobytes())
+            return Taggers.from_state(plain["taggers"], arrays), replace(tagging.columns, tags=plain["tags"])
+        taggers, columns = tagging.run(self._announce)
+        if self.watch.interrupted:
+            self._reasons.append(f"{TAGGER}: {self._late or STOPPED}")
+        elif self.watch.checkpoint is not None:
+            described, arrays = taggers.state()
+            text = json.dumps({"taggers": described, "tags": columns.tags}, default=lambda number: number.item())
+            self._finished[TAGGER] = arrays | {"plain": np.frombuffer(text.encode(), np.uint8)}
+        return taggers, columns
+
+    def _announce(self, text: str) -> bool:
+        """Tell the callback about taggers; return whether training is to stop."""
+        self._late = self._late or self.watch.time_is_up(self.seconds)
+        self.watch.interrupted = self.watch.interrupted or self._late is not None
+        return self.watch.announce(text, self.seconds)
+
+    def train(self, stage: str, trainer: TreeTrainer | LabelTrainer, max_iter: int, judge: Judge | None) -> Arrays:
+        """Return the averaged parameters of a stage; those of the best epoch if there is development data."""
+        if stage in self._finished:
+            return self._finished[stage]
+        watch, report = self.watch, self.report
+        development = None if judge is None else trainer.development(judge)
         if watch.interrupted:
             watch.checkpoint = None  # it has the state of the interruption
         if self._resumed is not None and self._resumed[0] == stage:
@@ -332,42 +339,6 @@ class Stages:
         else:
             watch.start_stage(stage, development)
         self._resumed = None
-
-    def train_taggers(self, tagging: Tagging) -> tuple[Taggers, Columns]:
-        """Return the taggers and the tagged sentences; a run that is interrupted here starts again with them."""
-        if TAGGER in self._finished:
-            arrays = self._finished[TAGGER]
-            plain = json.loads(arrays["plain"].tobytes())
-            return Taggers.from_state(plain["taggers"], arrays), replace(tagging.columns, tags=plain["tags"])
-        watch, reason = self.watch, None
-
-        def announce(text: str) -> bool:
-            nonlocal reason
-            if (late := watch.time_is_up(self.seconds)) is not None:
-                watch.interrupted, reason = True, reason or late
-            return watch.announce(text, self.seconds)
-
-        taggers, columns = tagging.run(announce)
-        if watch.interrupted:
-            self._reasons.append(f"{TAGGER}: {reason or STOPPED}")
-        elif watch.checkpoint is not None:
-            described, arrays = taggers.state()
-            text = json.dumps({"taggers": described, "tags": columns.tags}, default=lambda number: number.item())
-            self._finished[TAGGER] = arrays | {"plain": np.frombuffer(text.encode(), np.uint8)}
-        return taggers, columns
-
-    def train(
-        self,
-        stage: str,
-        make: Callable[[], TreeTrainer | LabelTrainer],
-        max_iter: int,
-        development: Development | None = None,
-    ) -> Arrays:
-        """Return the averaged parameters of a stage; those of the best epoch if there is development data."""
-        if stage in self._finished:
-            return self._finished[stage]
-        watch, report, trainer = self.watch, self.report, make()
-        self._enter(stage, trainer, development)
         before = sum(step.stage != stage for step in report.history)
         epoch, parameters = len(report.history) - before, trainer.parameters()
         reason: str | None = None
@@ -375,7 +346,8 @@ class Stages:
             reason = f"no better {development.metric} on the development data for {watch.patience} iterations"
         while reason is None and epoch < max_iter:
             epoch += 1
-            loss = trainer.epoch(epoch, self._progress(f"{stage}, epoch {epoch}"))
+            self._due = time.perf_counter() + ANNOUNCE_SECONDS
+            loss = trainer.epoch(epoch, partial(self._progress, f"{stage}, epoch {epoch}"))
             parameters = trainer.parameters()
             n_active = sum(int(np.count_nonzero(one)) for one in parameters.values())
             step = Step(before + epoch, loss, math.nan, n_active, before + epoch, self.seconds, stage=stage)
@@ -393,30 +365,29 @@ class Stages:
         self._finished[stage] = parameters
         return parameters
 
-    def _progress(self, name: str) -> Progress:
-        """Return a function that announces the progress of an epoch now and then.
+    def _progress(self, name: str, share: float) -> None:
+        """Announce the progress of an epoch now and then; an interruption takes effect after it."""
+        if time.perf_counter() >= self._due:
+            self.watch.announce(f"{name}: {share:.0%}", self.seconds)
+            self._due = time.perf_counter() + ANNOUNCE_SECONDS
 
-        An interruption takes effect after the epoch.
-        """
-        due = time.perf_counter() + ANNOUNCE_SECONDS
+    def better(self, first: TreeScorer, both: TreeScorer, judge: Judge | None) -> TreeScorer:
+        """Return the model of both orders; that of the first one if the second lowers UAS on development data."""
+        if judge is None:
+            return both
+        uas = judge.uas(first), judge.uas(both)
+        if uas[1] >= uas[0]:
+            return both
+        change = f"from {uas[0]:.4f} to {uas[1]:.4f}"
+        self._choice = [f"kept the {FIRST}, since the {SECOND} lowers UAS on the development data {change}"]
+        return first
 
-        def progress(share: float) -> None:
-            nonlocal due
-            if time.perf_counter() >= due:
-                self.watch.announce(f"{name}: {share:.0%}", self.seconds)
-                due = time.perf_counter() + ANNOUNCE_SECONDS
-
-        return progress
-
-    def finish(self, kept: str, uas: Mapping[str, float]) -> FitReport:
-        """Return the report; ``kept`` is the stage whose trees are in the model, ``uas`` has the stages compared."""
+    def finish(self, trees: TreeScorer) -> FitReport:
+        """Return the report of training that ends with this model of trees."""
         self.watch.start_stage("", None)  # each stage has returned its own best parameters
         _, report = self.watch.finish({}, self.report)
-        report.details["kept_stage"] = kept
-        if kept == FIRST and uas:
-            change = f"from {uas[FIRST]:.4f} to {uas[SECOND]:.4f}"
-            self._reasons.append(f"kept the {FIRST}, since the {SECOND} lowers UAS on the development data {change}")
-        report.reason = "; ".join(self._reasons)
+        kept = report.details["kept_stage"] = FIRST if trees.order == 1 else SECOND
+        report.reason = "; ".join(self._reasons + self._choice)
         report.value = next(step.value for step in reversed(report.history) if step.stage == kept)
         own = [(step.stage, step.dev) for step in report.history if step.stage in (kept, LABELS)]
         measured = [(stage, dev) for stage, dev in own if dev is not None]
