@@ -2,7 +2,7 @@
 
 ``torchrun`` starts the processes and tells each its rank by environment variables. `group` joins them; inside of it,
 `trelliswork.compute.sharing.current` is the group, and estimators add up their sums over all ranks. Communication is
-by gloo, for tensors of a GPU by NCCL. Plain data travel as JSON, never as pickles.
+by gloo. Plain data travel as JSON, never as pickles.
 
 A rank that fails says so in the store of the group, so that the others end without a word; a rank that disappears (it
 was killed, its machine is down) is found out by the others when they wait for it.
@@ -67,10 +67,9 @@ class Processes(Group):
         self._dist = dist
         if not dist.is_initialized():
             _use_loopback()
-            backend = "cpu:gloo,cuda:nccl" if _has_cuda() else "gloo"
             store, rank, size = next(dist.rendezvous("env://", timeout=TIMEOUT))
             store = dist.PrefixStore(_meet(store, rank, size), store)
-            dist.init_process_group(backend, store=store, rank=rank, world_size=size, timeout=TIMEOUT)
+            dist.init_process_group("gloo", store=store, rank=rank, world_size=size, timeout=TIMEOUT)
         self.rank, self.size = dist.get_rank(), dist.get_world_size()
         self._store = dist.PrefixStore("trelliswork", dist.distributed_c10d._get_default_store())
         self._began, self._usage = time.perf_counter(), Usage()
@@ -91,12 +90,6 @@ class Processes(Group):
     def maximum(self, array: A) -> A:
         """Return the largest values over all ranks; the array may be changed."""
         return self._reduce(array, self._dist.ReduceOp.MAX)
-
-    def reduce_tensor(self, tensor: Any) -> None:
-        """Replace a torch tensor by its sum over all ranks."""
-        n = tensor.numel() * tensor.element_size()
-        sent = n * 2 * (self.size - 1) // self.size
-        self._call(lambda: self._dist.all_reduce(tensor), n, sent, f"{tensor.dtype} {tensor.numel()}")
 
     def _reduce(self, array: A, operation: Any) -> A:
         import torch
@@ -244,12 +237,6 @@ class OtherRankError(ProcessError):
     silent = True
 
 
-def _has_cuda() -> bool:
-    import torch
-
-    return bool(torch.cuda.is_available())
-
-
 def _meet(store: Any, rank: int, size: int) -> str:
     """Return a name for this start of the group, the same on all ranks.
 
@@ -316,18 +303,6 @@ class OneProcessError(ProcessError):
     """Raised where the work of a command is not shared: a wrong use of ``torchrun``."""
 
     exit_code = 2
-
-
-def sum_tensors(tensors: Sequence[Any]) -> None:
-    """Replace torch tensors of one type by their sums over all ranks, sent as one message; on a GPU by NCCL."""
-    ranks = current()
-    if isinstance(ranks, Processes):
-        import torch
-
-        flat = torch.cat([tensor.detach().reshape(-1) for tensor in tensors])
-        ranks.reduce_tensor(flat)
-        for tensor, total in zip(tensors, flat.split([tensor.numel() for tensor in tensors]), strict=True):
-            tensor.detach().copy_(total.reshape(tensor.shape))
 
 
 def silence() -> TextIO:

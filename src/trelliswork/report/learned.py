@@ -87,7 +87,7 @@ def _frequent_states(model: Any) -> Section:
 
 
 def _rules(grammar: Any) -> Section:
-    N, P, _ = grammar.parameters_.sizes
+    N, P, _ = grammar._grammar.sizes
     blocks = []
     if N * (N + P) ** 2 <= RULES:
         names = [f"N{a}" for a in range(min(N, SYMBOLS))]

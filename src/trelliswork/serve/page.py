@@ -99,7 +99,7 @@ def _about(model: Any) -> list[list[str]]:
         order = getattr(model, "order", 1)
         return [["labels", f"{len(model.labels_):,}"], *([["order", str(order)]] if order != 1 else [])]
     if isinstance(model, TreeParser) and model.constituents:
-        N, P, _ = model.parameters_.sizes  # type: ignore[attr-defined]
+        N, P, _ = model._grammar.sizes  # type: ignore[attr-defined]
         rank = getattr(model, "rank", None)
         return [["symbols", f"{N} over phrases, {P} over words"], *([["rank", str(rank)]] if rank is not None else [])]
     if isinstance(model, LanguageModel):

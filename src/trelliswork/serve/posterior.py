@@ -79,7 +79,7 @@ def has_all_rules(model: Any) -> bool:
     """Return whether a grammar is small enough for a table of all rules, which evidence needs."""
     from trelliswork.models import pcfg
 
-    N, P, _ = model.parameters_.sizes
+    N, P, _ = model._grammar.sizes
     return bool(N * (N + P) ** 2 <= pcfg.MAX_RULES)
 
 

@@ -201,6 +201,7 @@ def test_gradient_and_value_of_the_second_order(heads):
     more = loss - without.gradient(batch, tuple(model))[0]
     assert (more == 0) == (gold.heads == every.heads).all()
     if heads == CROSSING:  # one head is free given the others, so that belief propagation is exact
+        candidates = trainer.arcs.candidates(tokens, batch)
         scores = candidates.scores(features, tokens, tuple(model))
         free = gold.heads < 0
         rivals = [tree for tree in trees(4, False, True) if (tree == every.heads)[~free].all()]

@@ -36,7 +36,7 @@ def train(group, name, few, directory=None):
         assert pcfg.report_.n_iter == 2
     pcfg.fit(own, **options)
     numbers = [v for step in pcfg.report_.history for v in (step.value, step.log_evidence, step.dev or 0.0)]
-    arrays = {key: array.ravel().tolist() for key, array in pcfg.parameters_.named().items()}
+    arrays = {key: array.ravel().tolist() for key, array in pcfg._grammar.named().items()}
     trees = [str(tree) for tree in pcfg.predict(sentences)]
     return [list(pcfg.vocabulary_), trees, pcfg.report_.reason, numbers, arrays]
 

@@ -203,7 +203,7 @@ def test_development_data_keep_the_best_iteration(options):
 
 def test_own_words_are_their_own_symbols(models):
     model = models["own words"]
-    assert_allclose(np.exp(model.parameters_.log_emission), np.eye(len(model.vocabulary_)))
+    assert_allclose(np.exp(model._grammar.log_emission), np.eye(len(model.vocabulary_)))
     words = {word for sentence in WORDS for word in sentence}
     assert model.known_words() < words
 

@@ -156,7 +156,7 @@ def pcfg(
     job.fit(model, sentences, n_tokens=n_tokens, total=model.max_iter, dev=dev)
     model.input_ = reading
     job.sample = lambda: part(None, sentences)
-    N, P, V = model.parameters_.sizes
+    N, P, V = model._grammar.sizes
     evidence = model.report_.history[-1].log_evidence
     assert evidence is not None
     return {

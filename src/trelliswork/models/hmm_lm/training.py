@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from trelliswork.compute import threads
 from trelliswork.inference import lowrank
+from trelliswork.learning import descent
 from trelliswork.learning.checkpoint import Arrays
 from trelliswork.learning.report import FitReport, Step
 from trelliswork.learning.watch import Development, Saved, Watch
@@ -180,19 +181,9 @@ class _Trainer:
         self.report.reason = self.watch.after(step, values, self._state) or ""
 
     def _state(self) -> Saved:
-        plain = {"run": asdict(self.at), "history": self.report.steps()}
-        arrays: Arrays = {}
-        for name, p in self.parameters.items():
-            arrays[f"now.{name}"] = p.detach().numpy()
-            for key, value in self.optimizer.state[p].items():
-                arrays[f"{key}.{name}"] = value.numpy()
-        return plain, arrays
+        return {"run": asdict(self.at), "history": self.report.steps()}, descent.state(self.parameters, self.optimizer)
 
     def _restore(self, plain: dict[str, Any], arrays: Arrays) -> None:
         self.at = _Position(**plain["run"])
         self.report.resume(plain["history"])
-        with torch.no_grad():
-            for name, p in self.parameters.items():
-                p.copy_(torch.from_numpy(arrays[f"now.{name}"].copy()))
-                keys = ("step", "exp_avg", "exp_avg_sq")
-                self.optimizer.state[p] = {k: torch.from_numpy(arrays[f"{k}.{name}"].copy()) for k in keys}
+        descent.restore(self.parameters, self.optimizer, arrays)

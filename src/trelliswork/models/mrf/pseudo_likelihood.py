@@ -6,18 +6,15 @@ r"""Pseudo-likelihood of a Markov random field by stochastic gradients: a baseli
 over the words of the text, normalized over all words (Jernite, Rush and Sontag, 2015, section 3).
 """
 
-import time
 from dataclasses import dataclass
-from functools import partial
-from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from trelliswork.learning.checkpoint import Arrays, with_prefix
+from trelliswork.learning.descent import descend
 from trelliswork.learning.report import FitReport, Step
-from trelliswork.learning.watch import Saved, Watch
+from trelliswork.learning.watch import Watch
 
 Ids = NDArray[np.int64]
 PAD = 0
@@ -94,67 +91,53 @@ def train(
     The field ends as the best one. ``text`` comes from ``padded_stream``. Iterations are epochs. The penalty is
     l2 * |U, W|^2 for the text as a whole; without ``unary`` that is left unchanged.
     """
-    stream, places = torch.from_numpy(text), torch.from_numpy(np.flatnonzero(text != PAD))
-    rng = torch.Generator().manual_seed(seed)
-    adam = torch.optim.Adam(field.tensors(), maximize=True)
-    report = FitReport(False, f"{max_iter} epochs", np.nan)
-    saved = watch.resume()
-    if saved is not None:
-        _restore(field, adam, report, *saved)
-    started = time.perf_counter() - report.seconds
-    per_epoch = -(-len(places) // batch_size)
-    for epoch in range(max_iter):
-        order = torch.randperm(len(places), generator=rng)
-        if epoch < len(report.history):  # before the interruption
-            continue
-        total = 0.0
-        for b, batch in enumerate(order.split(batch_size), start=epoch * per_epoch + 1):
-            gain, gradient = gradients(field, stream, places[batch])
-            if not unary:
-                gradient.unary.zero_()
-            for tensor, slope in zip(field.tensors(), gradient.tensors(), strict=True):
-                slope /= len(batch)
-                if l2 and tensor is not field.unary:
-                    slope.add_(tensor, alpha=-2 * l2 / len(places))
-                tensor.grad = slope
-            adam.param_groups[0]["lr"] = learning_rate * (1 - 0.9 * b / (per_epoch * max_iter))
-            adam.step()
-            total += gain
-        n_steps, seconds = (epoch + 1) * per_epoch, time.perf_counter() - started
-        step = Step(epoch + 1, -total / len(places), n_evaluations=n_steps, seconds=seconds)
-        report.add(step)
-        reason = watch.after(step, _parameters(field), partial(_state, field, adam, report))
-        if reason is not None:
-            report.reason, report.converged = reason, not watch.interrupted
-            break
-    best, _ = watch.finish({}, report)
+    adam, named = torch.optim.Adam(field.tensors(), maximize=True), {str(k): t for k, t in enumerate(field.tensors())}
+    run = _Epochs(
+        field, adam, text, batch_size, max_iter, learning_rate, l2, unary, torch.Generator().manual_seed(seed)
+    )
+    found, report = descend(run, named, adam, watch, max_iter=max_iter)
     if watch.best_iteration:
         report.value = report.history[watch.best_iteration - 1].value
-        for tensor, value in zip(field.tensors(), best.values(), strict=True):
-            tensor.copy_(torch.from_numpy(value))
+    for name, tensor in named.items():
+        tensor.copy_(torch.from_numpy(found[name]))
     return report
 
 
-def _parameters(field: Field) -> Arrays:
-    """Return the field as arrays."""
-    return {str(k): tensor.numpy() for k, tensor in enumerate(field.tensors())}
+@dataclass
+class _Epochs:
+    """Epochs of steps; each has its own order of the words, of a sequence of random orders."""
 
+    field: Field
+    adam: torch.optim.Adam
+    text: Ids
+    batch_size: int
+    max_iter: int
+    learning_rate: float
+    l2: float
+    unary: bool
+    rng: torch.Generator
+    drawn: int = 0  # orders
 
-def _state(field: Field, adam: torch.optim.Adam, report: FitReport) -> Saved:
-    """Return all that ``_restore`` needs."""
-    arrays = {f"field.{k}": value for k, value in _parameters(field).items()}
-    for k, tensor in enumerate(field.tensors()):
-        arrays |= {f"adam.{k}.{name}": value.numpy() for name, value in adam.state[tensor].items()}
-    return {"history": report.steps()}, arrays
-
-
-def _restore(field: Field, adam: torch.optim.Adam, report: FitReport, plain: dict[str, Any], arrays: Arrays) -> None:
-    """Continue from a checkpoint."""
-    report.resume(plain["history"])
-    for k, tensor in enumerate(field.tensors()):
-        tensor.copy_(torch.from_numpy(arrays[f"field.{k}"]))
-        own = with_prefix(arrays, f"adam.{k}.")
-        adam.state[tensor] = {name: torch.from_numpy(array.copy()) for name, array in own.items()}
+    def __call__(self, epoch: int) -> Step:
+        """Run an epoch, counted from 1."""
+        stream, places = torch.from_numpy(self.text), torch.from_numpy(np.flatnonzero(self.text != PAD))
+        field, n = self.field, len(places)
+        while self.drawn < epoch:  # orders of epochs before an interruption too
+            order, self.drawn = torch.randperm(n, generator=self.rng), self.drawn + 1
+        total, per_epoch = 0.0, -(-n // self.batch_size)
+        for b, batch in enumerate(order.split(self.batch_size), start=(epoch - 1) * per_epoch + 1):
+            gain, gradient = gradients(field, stream, places[batch])
+            if not self.unary:
+                gradient.unary.zero_()
+            for tensor, slope in zip(field.tensors(), gradient.tensors(), strict=True):
+                slope /= len(batch)
+                if self.l2 and tensor is not field.unary:
+                    slope.add_(tensor, alpha=-2 * self.l2 / n)
+                tensor.grad = slope
+            self.adam.param_groups[0]["lr"] = self.learning_rate * (1 - 0.9 * b / (per_epoch * self.max_iter))
+            self.adam.step()
+            total += gain
+        return Step(epoch, -total / n, n_evaluations=epoch * per_epoch)
 
 
 def mean_log_p(field: Field, text: Ids, batch_size: int = 512) -> float:

@@ -4,6 +4,7 @@ import os
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import KW_ONLY
+from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Self
 
 import numpy as np
@@ -15,9 +16,12 @@ from trelliswork.data.files import shorten, whole_number
 from trelliswork.data.vocabulary import UNKNOWN
 from trelliswork.errors import DataError, ImpossibleError, ShapeError, ValueRangeError, extras_for
 from trelliswork.learning import whole
-from trelliswork.learning.report import Callback
+from trelliswork.learning.distributed import one_process
+from trelliswork.learning.em import run_em
+from trelliswork.learning.report import Callback, FitReport
+from trelliswork.learning.watch import Watch
 from trelliswork.metrics.brackets import evaluate_brackets
-from trelliswork.models.base import Arrays, Description, Table, check_label
+from trelliswork.models.base import Arrays, Description, Table, check_label, watch_for
 from trelliswork.models.calibration import LEAST, fit_temperature
 from trelliswork.models.parameters import (
     TRAINING,
@@ -38,11 +42,19 @@ from trelliswork.models.pcfg.objective import (
     GrammarParameters,
     blank_emissions,
     check_lengths,
+    check_size,
     log_evidence,
+    random_grammar,
     span_posteriors,
     text_batches,
 )
-from trelliswork.models.pcfg.training import checked, learn
+from trelliswork.models.pcfg.training import (
+    GrammarPriors,
+    GrammarUpdates,
+    checked,
+    text_development,
+    training_mark,
+)
 from trelliswork.models.tasks import LanguageModel, Ranked, TreeParser, best_words, blanks
 
 if TYPE_CHECKING:
@@ -63,8 +75,6 @@ class PCFG(TreeParser, LanguageModel):
     ----------
     vocabulary_ : tuple of str
         Words, and ``<unk>``.
-    parameters_ : GrammarParameters
-        Log probabilities of roots, rules and words.
     report_ : FitReport
         Its values are log evidence plus log prior.
 
@@ -83,12 +93,12 @@ class PCFG(TreeParser, LanguageModel):
 
     family: ClassVar[str] = "pcfg"
     _title: ClassVar[str] = "Probabilistic grammar"
-    _fit_sets: ClassVar[str] = "parameters_"
+    _fit_sets: ClassVar[str] = "_grammar"
     constituents: ClassVar[bool] = True
     shortest: ClassVar[int] = 2  # words of a sentence: its root has two children
     end: ClassVar[bool] = False  # the end of a sentence is not an event: the rules define its length
     _words: Vocabulary = later()
-    parameters_: GrammarParameters = later()
+    _grammar: GrammarParameters = later()
 
     n_nonterminals: Annotated[int, Parameter("Number of symbols of phrases.", minimum=1)] = 10
     _: KW_ONLY
@@ -183,13 +193,58 @@ class PCFG(TreeParser, LanguageModel):
         self._check_parameters()
         if y is not None:
             raise ValueRangeError("a PCFG is trained on sentences alone: leave y out.")
-        sentences = _sentences(X, training=True)
+        if self.neural:
+            one_process("a grammar by gradients")
+            if self.n_restarts > 1 or self.right_bias:
+                raise ValueRangeError(
+                    "n_restarts and right_bias are for EM, without neural: try several seeds instead."
+                )
+        sentences, longest = _sentences(X, training=True), np.inf if self.max_length is None else self.max_length
         words = Vocabulary.from_sequences(sentences, min_count=self.min_count, unknown=UNKNOWN)
-        held = None if dev is None else _sentences(dev)
-        parameters, report = learn(self, sentences, held, words, checkpoint, callback, max_minutes)
-        self._words, self.parameters_, self.report_ = words, parameters, report
-        self.calibration_ = None
+        ids = [words.ids(sentence) for sentence in sentences if 2 <= len(sentence) <= longest]
+        if not whole.anywhere(bool(ids)):
+            raise DataError("no sentences to learn from: expected at least two words and at most max_length.")
+        held = None if dev is None else [words.ids(sentence) for sentence in _sentences(dev)]
+        P = len(words) if self.n_preterminals is None else self.n_preterminals
+        check_size(self.n_nonterminals, P, len(words), self.rank)
+        for text, most in ((sentences, longest), (held or [], np.inf)):
+            check_lengths([len(s) if len(s) <= most else 0 for s in text], self.n_nonterminals, P, self.rank)
+        mark = partial(
+            training_mark, self._values("max_iter", "tol"), ids, held
+        )  # a longer run may resume from a shorter one
+        development = None if held is None else text_development(held)
+        watch = watch_for(self, development, checkpoint, mark, callback, max_minutes)
+        # Words that are their own preterminals have no emissions to learn.
+        emission_prior = 0.0 if self.n_preterminals is None else self.emission_prior
+        priors = GrammarPriors(self.root_prior, self.rule_prior, emission_prior)
+        learn = self._by_gradients if self.neural else self._by_em
+        self._grammar, self.report_ = learn(ids, (self.n_nonterminals, P, len(words)), priors, watch)
+        self._words, self.calibration_ = words, None
         return self
+
+    def _by_em(
+        self, ids: Sequence[Sequence[int]], sizes: tuple[int, int, int], priors: GrammarPriors, watch: Watch
+    ) -> tuple[GrammarParameters, FitReport]:
+        """Return the grammar that EM finds from random starts, and the report."""
+        identity, seeds = self.n_preterminals is None, np.random.SeedSequence(self.seed).spawn(self.n_restarts)
+        options = {"max_iter": self.max_iter, "n_starts": self.n_restarts, "probe": self.probe}
+        return run_em(
+            GrammarUpdates(text_batches(ids), priors),
+            lambda k: random_grammar(*sizes, self.rank, seed=seeds[k], right_bias=self.right_bias, identity=identity),
+            watch, tol=self.tol, **options,
+        )  # fmt: skip
+
+    @extras_for("a grammar trained by gradient")
+    def _by_gradients(
+        self, ids: Sequence[Sequence[int]], sizes: tuple[int, int, int], priors: GrammarPriors, watch: Watch
+    ) -> tuple[GrammarParameters, FitReport]:
+        """Return the grammar of a network, trained by Adam, and the report."""
+        from trelliswork.models.pcfg.neural import GrammarModule, train
+
+        identity = self.n_preterminals is None
+        module = GrammarModule(*sizes, self.rank, size=self.embedding_size, identity=identity, seed=self.seed)
+        rates = {"learning_rate": self.learning_rate, "batch_size": self.batch_size, "seed": self.seed}
+        return train(module, ids, priors=priors, max_iter=self.max_iter, tol=self.tol, watch=watch, **rates)
 
     def predict(self, X: Sentences | Corpus, *, decoding: Decoding = "mbr", known: Known | None = None) -> list[Tree]:
         """Return a binary tree of each sentence, with symbols N0, N1, ... and, over words, P0, P1, ...
@@ -240,7 +295,7 @@ class PCFG(TreeParser, LanguageModel):
         """Return p(span | sentence) by span with the log probabilities multiplied by a factor."""
         tables: list[dict[tuple[int, int], float]] = [{} for _ in sentences]
         batches = text_batches(self._ids(sentences))
-        for batch, log_z, symbols in span_posteriors(self.parameters_.scaled(factor), batches):
+        for batch, log_z, symbols in span_posteriors(self._grammar.scaled(factor), batches):
             for row, place in enumerate(batch.places.tolist()):
                 if np.isneginf(log_z[row]):
                     continue  # an impossible sentence has no spans
@@ -283,7 +338,7 @@ class PCFG(TreeParser, LanguageModel):
         self._check_fitted()
         checked([sentence])
         self._check_dense()
-        parameters = self.parameters_.scaled(1 / self._temperature)
+        parameters = self._grammar.scaled(1 / self._temperature)
         log_terminals = parameters.log_emission.T[self._ids([sentence])[0]][None]
         arrays = parameters.log_root, parameters.dense_rules(), np.ascontiguousarray(log_terminals)
         tree = GrammarTree(*(torch.from_numpy(np.array(array)) for array in arrays))
@@ -301,7 +356,7 @@ class PCFG(TreeParser, LanguageModel):
                 stacklevel=2,
             )
         ids = self._ids(sentences)
-        return log_evidence(self.parameters_, text_batches(ids), len(ids))
+        return log_evidence(self._grammar, text_batches(ids), len(ids))
 
     def score(self, X: Sentences | Corpus, y: Sequence[Tree] | None = None) -> float:
         """Return the mean F1 of the spans of gold trees y; without y the mean log-probability per word.
@@ -341,7 +396,7 @@ class PCFG(TreeParser, LanguageModel):
         if len(words) < self.shortest:
             raise DataError("a sentence of one word has no tree: expected at least two words.")
         ids = np.array(self._ids([words])[0], np.int64)
-        distributions = blank_emissions(self.parameters_, ids, [t for t, w in enumerate(words) if w is None])
+        distributions = blank_emissions(self._grammar, ids, [t for t, w in enumerate(words) if w is None])
         return [best_words(self._words.items, p, n, self._left_out(unknown)) for p in distributions]
 
     def sample_trees(self, n: int = 1, *, seed: int | None = None, max_length: int = 200) -> list[Tree]:
@@ -353,7 +408,7 @@ class PCFG(TreeParser, LanguageModel):
         rng = np.random.default_rng(seed)
         trees = []
         for _ in range(n):
-            draws = (draw_tree(self.parameters_, self._words.items, rng, max_length) for _ in range(MAX_DRAWS))
+            draws = (draw_tree(self._grammar, self._words.items, rng, max_length) for _ in range(MAX_DRAWS))
             tree = next((tree for tree in draws if tree is not None), None)
             if tree is None:
                 raise ValueRangeError(
@@ -365,7 +420,7 @@ class PCFG(TreeParser, LanguageModel):
     def top_words(self, label: str, n: int = 10) -> Ranked:
         """Return the n most probable words of a preterminal such as ``P3``, with p(word | preterminal)."""
         check_count("n", n)
-        row = self.parameters_.log_emission[self._symbol(label, "P", self._sizes()[1])]
+        row = self._grammar.log_emission[self._symbol(label, "P", self._sizes()[1])]
         return [(self._words[i], float(np.exp(row[i]))) for i in np.argsort(-row, kind="stable")[:n]]
 
     def top_rules(self, label: str, n: int = 10) -> list[tuple[str, str, float]]:
@@ -374,7 +429,7 @@ class PCFG(TreeParser, LanguageModel):
         number = self._symbol(label, "N", N)
         check_count("n", n)
         self._check_dense()
-        rows = self.parameters_.dense_rules()[number]
+        rows = self._grammar.dense_rules()[number]
         best = np.argsort(-rows, axis=None, kind="stable")[:n]
         names = [f"N{x}" if x < N else f"P{x - N}" for x in range(len(rows))]
         pairs = [divmod(int(k), len(rows)) for k in best]
@@ -387,7 +442,7 @@ class PCFG(TreeParser, LanguageModel):
 
     def _sizes(self) -> tuple[int, int, int]:
         self._check_fitted()
-        return self.parameters_.sizes
+        return self._grammar.sizes
 
     def _charts(self, sentences: Sentences, decoding: Decoding) -> list[NDArray[np.int64]]:
         if decoding not in ("mbr", "viterbi"):
@@ -395,7 +450,7 @@ class PCFG(TreeParser, LanguageModel):
         self._check_fitted()
         if decoding == "viterbi":
             self._check_dense()
-        return best_trees(self.parameters_.scaled(1 / self._temperature), self._ids(sentences), decoding)
+        return best_trees(self._grammar.scaled(1 / self._temperature), self._ids(sentences), decoding)
 
     def _given(self, sentences: Sentences, known: Known | None) -> Iterator[tuple[int, "GrammarTree"]]:
         """Yield the number of each sentence with evidence, and the distribution over its trees."""
@@ -411,7 +466,7 @@ class PCFG(TreeParser, LanguageModel):
     def _ids(self, sentences: Sequence[Sequence[str | None]]) -> list[list[int]]:
         """Return the ids of words, 0 for blanks, after checking the lengths of the sentences."""
         N, P, _ = self._sizes()
-        check_lengths([len(sentence) for sentence in sentences], N, P, self.parameters_.rank)
+        check_lengths([len(sentence) for sentence in sentences], N, P, self._grammar.rank)
         return [[0 if word is None else self._words.id(word) for word in s] for s in sentences]
 
     def _check_dense(self) -> None:
@@ -446,12 +501,12 @@ class PCFG(TreeParser, LanguageModel):
         return Description(f"PCFG with {N} nonterminals and {P} preterminals", facts, tables)
 
     def _state(self) -> tuple[dict[str, Any], Arrays]:
-        return {"words": self._words.items}, dict(self.parameters_.named())
+        return {"words": self._words.items}, dict(self._grammar.named())
 
     def _restore(self, plain: dict[str, Any], arrays: Arrays) -> None:
         self._words = Vocabulary.restored(plain["words"], UNKNOWN)
-        self.parameters_ = GrammarParameters(**arrays)
-        self.parameters_.check(len(self._words))
+        self._grammar = GrammarParameters(**arrays)
+        self._grammar.check(len(self._words))
 
 
 def _longer(sentences: Sentences) -> Sentences:

@@ -1,16 +1,28 @@
-"""Grammars with probabilities from embeddings with residual networks, as torch parameters.
+"""Grammars with probabilities from embeddings with residual networks, and their training by Adam.
 
 This is the N-PCFG of Kim, Dyer and Rush (2019): rule probabilities are computed from symbol
 embeddings by shared networks, and maximum likelihood gives much better trees than with free parameters. At low rank,
 the three factors are networks of the same embeddings (Yang, Zhao and Tu, 2021; Chiu, Deng and Rush, 2021).
 """
 
+from collections.abc import Sequence
+from functools import partial
+
+import numpy as np
 import torch
 from torch import Tensor, nn
 
+from trelliswork.compute.torch_threads import one_thread
 from trelliswork.inference.span.autograd import grammar_log_partition, lowrank_log_partition
+from trelliswork.learning.descent import descend
+from trelliswork.learning.report import FitReport, Step
+from trelliswork.learning.watch import Watch
 from trelliswork.models.pcfg.objective import GrammarParameters, TextBatch
+from trelliswork.models.pcfg.training import GrammarPriors, log_prior
 
+GAIN_EPOCHS = 3  # epochs that together must gain enough
+BETAS = 0.75, 0.999  # decay of the running means of Adam: those of Chiu, Deng and Rush (2021)
+CLIP = 3.0  # maximum norm of a gradient
 Named = dict[str, Tensor]  # the arrays of `GrammarParameters` as tensors
 
 
@@ -101,3 +113,70 @@ class GrammarModule(nn.Module):
             events = (1, 2) if name == "log_rules" else (-1,)
             arrays[name] = (values.double() - values.double().logsumexp(dim=events, keepdim=True)).numpy()
         return GrammarParameters(**arrays)
+
+
+def train(
+    module: GrammarModule,
+    sentences: Sequence[Sequence[int]],
+    *,
+    learning_rate: float = 2e-3,
+    batch_size: int = 16,
+    priors: GrammarPriors,
+    max_iter: int,
+    tol: float,
+    watch: Watch,
+    seed: int = 0,
+) -> tuple[GrammarParameters, FitReport]:
+    """Maximize log evidence plus log prior for ``max_iter`` epochs.
+
+    The log evidence of an epoch is summed during the epoch, before each step. Training stops early when three epochs
+    together gain less than ``tol`` of the value. Batches depend on ``seed`` and the number of the epoch alone.
+    """
+    adam = torch.optim.Adam(module.parameters(), lr=learning_rate, betas=BETAS)
+    found, report = descend(
+        partial(_epoch, module, adam, sentences, priors, batch_size, seed),
+        dict(module.named_parameters()),
+        adam,
+        watch,
+        max_iter=max_iter,
+        settled=partial(_settled, tol),
+        snapshot=lambda: module.arrays().named(),
+    )
+    return GrammarParameters(**found), report
+
+
+def _epoch(
+    module: GrammarModule,
+    adam: torch.optim.Adam,
+    sentences: Sequence[Sequence[int]],
+    priors: GrammarPriors,
+    size: int,
+    seed: int,
+    number: int,
+) -> Step:
+    """Take one step per batch of sentences of similar length, in random order."""
+    rng, lengths = np.random.default_rng([seed, number]), np.array([len(s) for s in sentences], np.int64)
+    order = rng.permutation(len(lengths))
+    order = order[np.argsort(lengths[order], kind="stable")]
+    value = evidence = 0.0
+    with one_thread():
+        for k in rng.permutation(-(-len(order) // size)):
+            batch = TextBatch.select(sentences, order[size * k : size * (k + 1)])
+            adam.zero_grad(set_to_none=True)
+            grammar = module()
+            log_z = log_evidence(grammar, batch).sum()
+            objective = log_z + len(batch.ids) / len(sentences) * log_prior(grammar, priors)
+            (-objective / len(batch.ids)).backward()
+            value, evidence = value + float(objective.detach()), evidence + float(log_z.detach())
+            torch.nn.utils.clip_grad_norm_(module.parameters(), CLIP)
+            adam.step()
+    return Step(number, value, log_evidence=evidence)
+
+
+def _settled(tol: float, steps: Sequence[Step]) -> str | None:
+    """Return why training has converged, if the last epochs gained too little."""
+    values = [step.value for step in steps]
+    if not tol or len(values) <= GAIN_EPOCHS:
+        return None
+    settled = max(values[-GAIN_EPOCHS:]) - max(values[:-GAIN_EPOCHS]) < tol * abs(values[-1])
+    return f"{GAIN_EPOCHS} epochs gained less than {tol:g} of the objective" if settled else None

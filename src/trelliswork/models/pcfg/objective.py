@@ -148,17 +148,10 @@ def text_batches(sentences: Sequence[Sequence[int]], size: int = 64) -> list[Tex
     return [TextBatch.select(sentences, order[first : first + size]) for first in range(0, len(order), size)]
 
 
-@dataclass
-class GrammarCounts:
-    """Expected counts by name, as in ``GrammarParameters.named`` without ``log_``; and the log evidence."""
-
-    counts: dict[str, Doubles]
-    log_evidence: float
-
-
-def expected_counts(parameters: GrammarParameters, batches: Sequence[TextBatch]) -> GrammarCounts:
+def expected_counts(parameters: GrammarParameters, batches: Sequence[TextBatch]) -> tuple[dict[str, Doubles], float]:
     """Return the expected counts of the whole text (the E-step), of which this process may have a part.
 
+    They have the names of ``GrammarParameters.named`` without ``log_``; the log evidence comes with them.
     Time per sentence: dense O(n^2 N^3 + n^3 N^2 + n P N S), low rank O(n^3 R + n^2 R^2 + n P R).
     """
     sums = {name.removeprefix("log_"): np.zeros_like(array) for name, array in parameters.named().items()}
@@ -180,7 +173,7 @@ def expected_counts(parameters: GrammarParameters, batches: Sequence[TextBatch])
         sums["emission"] += emission_counts(batch, expected.terminals, parameters.sizes[2])
         total += float(expected.log_z.sum())
     *counts, log_evidence = whole.summed(*sums.values(), np.array([total]))
-    return GrammarCounts(dict(zip(sums, counts, strict=True)), float(log_evidence[0]))
+    return dict(zip(sums, counts, strict=True)), float(log_evidence[0])
 
 
 def emission_counts(batch: TextBatch, terminals: Doubles, n_words: int) -> Doubles:
