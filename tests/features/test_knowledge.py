@@ -384,9 +384,12 @@ def test_parser_with_clusters(tmp_path):
     options = {"order": 2, "hash_bits": 12, "min_count": 1, "max_iter": 1}
     plain = made(tw.DependencyParser, **options).fit(X_trees, y)
     parser = made(tw.DependencyParser, clusters=known, **options).fit(X_trees, y)
-    active = [sum(int((w != 0).sum()) for w in p.weights_[:2]) for p in (plain, parser)]
+    active = [sum(int((w != 0).sum()) for w in p._learned.trees.weights[:2]) for p in (plain, parser)]
     assert active[1] > active[0]
-    assert all((b != 0).sum() > (a != 0).sum() for a, b in zip(plain.weights_[2:], parser.weights_[2:], strict=True))
+    assert all(
+        (b != 0).sum() > (a != 0).sum()
+        for a, b in zip(plain._learned.trees.weights[2:], parser._learned.trees.weights[2:], strict=True)
+    )
     test = [[("big", "A"), ("cats", "N"), ("bark", "V")]]
     parser.save(tmp_path / "p")
     again = tw.DependencyParser.load(tmp_path / "p")

@@ -108,7 +108,7 @@ def _about(model: Any) -> list[list[str]]:
         return [[title, f"{n:,}"] for title, n in sizes if isinstance(n, int) and not (full and title == "rank")]
     labels = model.labels_
     return [
-        ["order", str(model.order_)],
+        ["order", str(model.describe().facts["order"])],
         ["trees", "projective" if model.projective else "any"],
         ["arc labels", "none" if labels is None else f"{len(labels)}"],
     ]

@@ -10,7 +10,7 @@ from tests.models.parser.corpus import SMALL, heads_of, treebank
 from trelliswork import DependencyParser, load
 from trelliswork.errors import TrellisworkError
 from trelliswork.models.parser.labels import tempered
-from trelliswork.models.parser.scoring import Temperatures
+from trelliswork.models.parser.scoring import check_temperatures
 
 X, Y = treebank("train", 200)
 X_DEV, Y_DEV = treebank("test", 150)
@@ -45,7 +45,9 @@ def test_the_log_score_of_the_data_they_are_fitted_on_rises(calibrated):
     heads = heads_of(Y_DEV)
     plain = made(DependencyParser, calibrated.order, **SMALL, calibrated=False).fit(X, Y, dev=(X_DEV, Y_DEV))
     assert set(plain.report_.details["temperatures"].values()) == {1.0}
-    assert all((a == b).all() for a, b in zip(plain.weights_, calibrated.weights_, strict=True))
+    assert all(
+        (a == b).all() for a, b in zip(plain._learned.trees.weights, calibrated._learned.trees.weights, strict=True)
+    )
     before = log_score(plain, heads)
     assert plain.predict(X_DEV) == calibrated.predict(X_DEV)  # probabilities change, trees do not
     assert log_score(calibrated, heads) > before + 0.01
@@ -64,7 +66,7 @@ def test_a_temperature_divides_scores():
     sentence = X_DEV[0]
     scores = parser.posterior(sentence).log_arc.numpy()
     learned = parser._learned
-    parser._learned = replace(learned, trees=replace(learned.trees, temperatures=Temperatures(arcs=2.0)))
+    parser._learned = replace(learned, trees=replace(learned.trees, temperatures={"arcs": 2.0}))
     np.testing.assert_allclose(parser.posterior(sentence).log_arc.numpy(), scores / 2)
 
 
@@ -78,7 +80,7 @@ def test_the_posterior_has_the_reported_marginals(calibrated):
 
 def test_probabilities_are_a_mixture_with_those_at_temperature_1(tmp_path):
     parser = made(DependencyParser, 2, **SMALL, calibrated=False).fit(X[:100], Y[:100])
-    temperatures = Temperatures(arcs=2.0, siblings=4.0, grandparents=3.0, tree=1.5)
+    temperatures = {"arcs": 2.0, "siblings": 4.0, "grandparents": 3.0, "tree": 1.5}
 
     def with_share(share):
         learned = parser._learned
@@ -121,7 +123,7 @@ def test_the_share_of_sharp_beliefs_is_fitted(calibrated):
 def test_damaged_temperatures_are_an_error():
     for bad in ({"arcs": 0.0}, {"arcs": float("nan")}, {"arc": 1.0}, {"labels": "1"}):
         with pytest.raises(TrellisworkError, match="temperatures"):
-            Temperatures.from_dict(bad)
+            check_temperatures(bad)
 
 
 def test_without_development_data_temperatures_are_1_until_calibrate():

@@ -54,8 +54,10 @@ def at(place):
 
 def assert_same(model, expected):
     """Compare two runs bit for bit, times aside."""
-    assert len(model.weights_) == len(expected.weights_)
-    assert all((a == b).all() for a, b in zip(model.weights_, expected.weights_, strict=True))
+    assert len(model._learned.trees.weights) == len(expected._learned.trees.weights)
+    assert all(
+        (a == b).all() for a, b in zip(model._learned.trees.weights, expected._learned.trees.weights, strict=True)
+    )
     assert (model._learned.labels.weights == expected._learned.labels.weights).all()
     words = [[word for word, _ in sentence] for sentence in DEV[0]]
     assert model.tag(words) == expected.tag(words)
@@ -99,7 +101,7 @@ def test_a_killed_run_is_resumed_to_the_same_parser(place, tmp_path, monkeypatch
     killed = made(DependencyParser, **SETTINGS, tagger=tagger_for(place))
     with pytest.raises(KilledError):
         killed.fit(X, Y, dev=DEV, checkpoint=path, callback=kill)
-    assert not hasattr(killed, "weights_")
+    assert not hasattr(killed, "_learned")
     assert_same(killed.fit(X, Y, dev=DEV, checkpoint=path), whole(killed.tagger))
     killed.save(tmp_path / "model")
     assert not path.exists()
@@ -126,7 +128,7 @@ def test_a_stop_at_the_epoch_that_ends_a_stage_by_patience(tmp_path):
         made(DependencyParser, **settings).fit(X, Y, dev=DEV, checkpoint=path, callback=at(place))
         resumed = made(DependencyParser, **settings).fit(X, Y, dev=DEV, checkpoint=path)
         resumed.save(tmp_path / "model")
-        assert (resumed.weights_[0] == model.weights_[0]).all()
+        assert (resumed._learned.trees.weights[0] == model._learned.trees.weights[0]).all()
         assert (resumed._learned.labels.weights == model._learned.labels.weights).all()
         assert resumed.report_.to_dict() == model.report_.to_dict()
 
@@ -134,11 +136,13 @@ def test_a_stop_at_the_epoch_that_ends_a_stage_by_patience(tmp_path):
 def test_a_longer_run_resumes_from_a_shorter_one(tmp_path):
     path = tmp_path / "checkpoint"
     short = made(DependencyParser, **SETTINGS, max_iter=1).fit(X, Y, checkpoint=path, max_minutes=1e-9)
-    assert short.order_ == 1
+    assert short._learned.trees.order == 1
     assert path.is_file()
     resumed = made(DependencyParser, **SETTINGS).fit(X, Y, checkpoint=path)
     direct = made(DependencyParser, **SETTINGS).fit(X, Y)
-    assert all((a == b).all() for a, b in zip(resumed.weights_, direct.weights_, strict=True))
+    assert all(
+        (a == b).all() for a, b in zip(resumed._learned.trees.weights, direct._learned.trees.weights, strict=True)
+    )
     assert resumed.report_.history[0].seconds == short.report_.history[0].seconds
     assert [step.seconds for step in resumed.report_.history] == sorted(s.seconds for s in resumed.report_.history)
 

@@ -98,12 +98,12 @@ def test_gold_trees_and_evidence_are_checked():
 
 def test_a_failed_fit_keeps_the_learned_parser():
     fitted = made(DependencyParser, 1, **SMALL).fit(TAGGED, HEADS)
-    before = fitted.weights_[0].copy()
+    before = fitted._learned.trees.weights[0].copy()
     with pytest.raises(ShapeError, match="1 columns of tags"):
         fitted.predict([["dogs"]])
     with pytest.raises(ValueRangeError, match="cycle"):
         fitted.fit(TAGGED, [[2, 1], [2, 3, 0], [0]])
-    assert (fitted.weights_[0] == before).all()
+    assert (fitted._learned.trees.weights[0] == before).all()
     with pytest.raises(ValueRangeError, match="k must be"):
         fitted.predict_topk(TAGGED, 0)
     assert evaluate(fitted, TAGGED, LABELED).las is None

@@ -20,7 +20,7 @@ def test_learns_the_bundled_corpus(parser):
     assert report.uas > (0.79 if parser.order == 1 else 0.82)
     assert report.las > 0.73
     assert report.confidence is not None
-    assert parser.order_ == parser.order
+    assert parser._learned.trees.order == parser.order
     assert parser.report_.details["dropped_heads"] > 0  # a few arcs of the bundled corpus cross
     assert parser.report_.n_iter == 3 * parser.order + 4
     for heads in heads_of(parser.predict(X)):

@@ -25,7 +25,7 @@ def test_the_better_order_on_development_data_is_kept(data, kept, seed):
     assert uas(model, dev) >= uas(first, dev)
     report = model.report_
     assert report.details["kept_stage"] == kept
-    assert model.order_ == (1 if kept == "first order" else 2)
+    assert model._learned.trees.order == (1 if kept == "first order" else 2)
     assert report.value == [step.value for step in report.history if step.stage == kept][-1]
     assert ("kept the first order, since" in report.reason) == (kept == "first order")
     if kept == "first order":
@@ -43,7 +43,7 @@ def test_the_metric_of_a_parser_without_labels_is_that_of_the_kept_order():
 
 def test_without_development_data_the_second_order_is_kept():
     model = made(DependencyParser, 2, **SMALL).fit(X[:30], Y[:30])
-    assert (model.order_, model.report_.details["kept_stage"]) == (2, "second order")
+    assert (model._learned.trees.order, model.report_.details["kept_stage"]) == (2, "second order")
     assert "kept the" not in model.report_.reason
     assert made(DependencyParser, 1, **SMALL).fit(X[:30], Y[:30]).report_.details["kept_stage"] == "first order"
 

@@ -22,7 +22,7 @@ def test_threads_change_nothing(order):
     for n in (1, 2):
         with num_threads(n):
             model = made(DependencyParser, order, **SMALL).fit(X[:60], Y[:60])
-            results.append((model.weights_, model.predict_marginals(X)))
+            results.append((model._learned.trees.weights, model.predict_marginals(X)))
     assert all((a == b).all() for a, b in zip(results[0][0], results[1][0], strict=True))
     assert results[0][1] == results[1][1]
 
@@ -42,7 +42,7 @@ def test_heads_alone_and_pairs_without_labels_train_the_same_parser():
     pairs = made(DependencyParser, 1, **SMALL).fit(TAGGED, [[(head, None) for head in row] for row in HEADS])
     assert heads.labels_ is None
     assert pairs.labels_ is None
-    assert (heads.weights_[0] == pairs.weights_[0]).all()
+    assert (heads._learned.trees.weights[0] == pairs._learned.trees.weights[0]).all()
     assert heads.predict(TAGGED)[2] == [(0, None)]
 
 
@@ -83,7 +83,7 @@ def test_development_data_keeps_the_best_epoch_of_each_stage():
     assert any(max(row) > row[-1] for row in figures.values())
     best = 1 + figures["first order"].index(max(figures["first order"]))
     until_there = made(DependencyParser, **settings, max_iter=best).fit(X, Y)
-    assert (model.weights_[0] == until_there.weights_[0]).all()
+    assert (model._learned.trees.weights[0] == until_there._learned.trees.weights[0]).all()
     assert model.score(X_DEV, Y_DEV) == max(figures["labels"])
     assert not model.report_.converged
 
@@ -99,13 +99,13 @@ def test_patience_is_convergence():
 
 def test_a_stopped_parser_has_one_epoch_of_trees_and_one_of_labels():
     stopped = made(DependencyParser, 2, **SMALL, max_iter=6).fit(X, Y, callback=lambda step: True)
-    assert stopped.order_ == 1
+    assert stopped._learned.trees.order == 1
     assert [step.stage for step in stopped.report_.history] == ["first order", "labels"]
     assert not stopped.report_.converged
     assert stopped.report_.dev is None
     assert stopped.score(X_DEV, heads_of(Y_DEV)) > 0.3
     labels = made(DependencyParser, 2, **SMALL).fit(X, Y, callback=lambda step: step.stage == "second order")
-    assert labels.order_ == 2
+    assert labels._learned.trees.order == 2
     assert [step.stage for step in labels.report_.history[-3:]] == ["first order", "second order", "labels"]
 
 
@@ -135,7 +135,7 @@ def test_a_stop_is_heeded_while_taggers_are_trained(tagger, word):
     assert all("tagger 1" not in stage or n <= at + 1 for n, stage in enumerate(seen))
     assert sum("iteration" in stage for stage in seen[at + 1 :]) <= 2  # a tagger that had started
     assert seen[-2:] == ["first order", "labels"]
-    assert model.order_ == 1
+    assert model._learned.trees.order == 1
     assert "stopped by the caller" in model.report_.reason
     assert model.score(X_DEV, heads_of(Y_DEV)) > 0.2
 

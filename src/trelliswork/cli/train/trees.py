@@ -69,7 +69,7 @@ def parser(
         "sentences": n_sentences,
         "tokens": n_tokens,
         "labels": 0 if model.labels_ is None else len(model.labels_),
-        "active": sum(int((w != 0).sum()) for w in model.weights_),
+        "active": model.describe().facts["active"],
         "dropped_heads": model.report_.details["dropped_heads"],
     }
 

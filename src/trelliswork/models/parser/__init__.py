@@ -44,7 +44,7 @@ from trelliswork.models.parser.data import (
 from trelliswork.models.parser.decoding import Decode, LabeledTree, Learned, Parsing, Reader
 from trelliswork.models.parser.features import SecondOrderFeatures
 from trelliswork.models.parser.labels import LabelModel, LabelTrainer
-from trelliswork.models.parser.scoring import Judge, TreeScorer, check_lengths
+from trelliswork.models.parser.scoring import Judge, TreeScorer, check_lengths, tree_kinds
 from trelliswork.models.parser.second_order import Propagation
 from trelliswork.models.parser.tags import TaggerKind, Tagging
 from trelliswork.models.parser.templates import FeatureSet
@@ -75,12 +75,8 @@ class DependencyParser(TreeParser):
 
     Attributes
     ----------
-    weights_ : tuple of ndarray of float32 (2**hash_bits,)
-        Weights of arcs; with order 2 also of arcs, siblings and grandparents of the second-order model.
     labels_ : tuple of str or None
         Labels of arcs; ``None`` if the training data has none.
-    order_ : int
-        1 if training was stopped before the second order, or if that was worse on the development data.
     report_ : FitReport
         ``value`` is the loss of the trees in their last epoch; ``dev`` is that of the last stage that was measured:
         UAS of the trees, LAS of the labels. ``details["kept_stage"]`` is the stage whose trees the parser predicts,
@@ -104,7 +100,8 @@ class DependencyParser(TreeParser):
     _title: ClassVar[str] = "Dependency parser"
     _apart: ClassVar[tuple[str, ...]] = ("clusters",)
     labels_: tuple[str, ...] | None = later()
-    order_: int = later()
+    _fit_sets: ClassVar[str] = "_learned"
+    _learned: Learned = later()
 
     order: Annotated[
         int,
@@ -373,7 +370,7 @@ class DependencyParser(TreeParser):
     @property
     def kind(self) -> str:
         """Whether probabilities are "exact" (order 1) or an "estimate" (order 2, by belief propagation)."""
-        return "exact" if self.order_ == 1 else "estimate"
+        return "exact" if self._learned.trees.order == 1 else "estimate"
 
     def known_words(self) -> set[str]:
         """Return the words that have features of their own, in lower case."""
@@ -385,29 +382,31 @@ class DependencyParser(TreeParser):
         self._check_fitted()
         if label is not None:
             raise ValueRangeError("the weights of a parser have no names, so that there are none of a label.")
+        trees = self._learned.trees
         facts = {
-            "order": self.order_,
+            "order": trees.order,
             "trees": "projective" if self.projective else "non-projective",
             "tagger": self.tagger or "none",
             "words": len(self.known_words()),
             "labels": None if self.labels_ is None else list(self.labels_),
-            "weights": sum(map(len, self.weights_)),
-            "active": sum(int((w != 0).sum()) for w in self.weights_),
+            "weights": sum(map(len, trees.weights)),
+            "active": sum(int((w != 0).sum()) for w in trees.weights),
             "dropped_heads": self.report_.details["dropped_heads"],
             "temperatures": self.report_.details["temperatures"],
-            "sharp": self._learned.trees.sharp,
+            "sharp": trees.sharp,
             "calibrated_on": self.report_.details.get("calibrated_on", "nothing: temperatures are 1"),
             "parameters": self._values("clusters"),
         }
-        return Description(f"Dependency parser of order {self.order_}; features are hashed and have no names", facts)
+        return Description(f"Dependency parser of order {trees.order}; features are hashed and have no names", facts)
 
     def _set(self, learned: Learned, report: FitReport) -> None:
         """Set all learned attributes at once, so that a failed fit leaves them unchanged."""
         trees, self.calibration_ = learned.trees, None
-        self._learned, self.weights_, self.report_, self.order_ = learned, trees.weights, report, trees.order
+        self._learned, self.report_ = learned, report
         self.labels_ = None if learned.labels is None else learned.labels.labels.names
-        report.details["temperatures"] = trees.temperatures.of(self.order_, learned.labels is not None)
-        if self.order_ == 2:
+        kinds = (*tree_kinds(trees.order == 2), *(() if learned.labels is None else ("labels",)))
+        report.details["temperatures"] = {kind: trees.temperature(kind) for kind in kinds}
+        if trees.order == 2:
             report.details["sharp"] = trees.sharp
         if not self.projective:
             report.details["crossing_share"] = trees.share

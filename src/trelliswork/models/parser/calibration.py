@@ -15,7 +15,7 @@ trees. Guo et al., On Calibration of Modern Neural Networks (2017).
 """
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 import numpy as np
@@ -29,7 +29,6 @@ from trelliswork.models.parser.scoring import (
     Beliefs,
     Judge,
     Scored,
-    Temperatures,
     TreeScorer,
     flat_heads,
     tree_kinds,
@@ -72,7 +71,7 @@ def with_temperatures(scorer: TreeScorer, labels: LabelModel | None, judge: Judg
     scorer = _fit_trees(scorer.at_temperature_1(), tokens, gold)
     if labels is not None and gold.labels is not None:
         fitted = _fit_labels(scorer, labels, tokens, gold)
-        scorer = replace(scorer, temperatures=replace(scorer.temperatures, labels=fitted))
+        scorer = replace(scorer, temperatures={**scorer.temperatures, "labels": fitted})
     return scorer if scorer.share is None else replace(scorer, share=_fit_share(scorer, tokens, gold))
 
 
@@ -80,19 +79,19 @@ def _fit_trees(scorer: TreeScorer, tokens: ParseTokens, gold: Gold) -> TreeScore
     """Fit the temperatures of the scores of arcs, and with order 2 of siblings and grandparents, and the share."""
     batches = _scored_batches(scorer, tokens)
 
-    def of_gold(temperatures: Temperatures) -> Doubles:
+    def of_gold(temperatures: Mapping[str, float]) -> Doubles:
         model = replace(scorer, temperatures=temperatures, sharp=0.0)
         rows = [gold_probabilities(model.infer(batch), gold) for batch in batches]
         return np.concatenate(rows) if rows else np.zeros(0)
 
-    sharp_p = of_gold(Temperatures())
+    sharp_p = of_gold({})
     n_heads = len(sharp_p)
     if not n_heads:
         return scorer
-    best, mixed = scorer.temperatures, scorer.order == 2
-    kinds = tree_kinds(mixed)
+    mixed, kinds = scorer.order == 2, tree_kinds(scorer.order == 2)
+    best = dict.fromkeys(kinds, 1.0)
 
-    def loss(temperatures: Temperatures) -> tuple[float, float]:
+    def loss(temperatures: Mapping[str, float]) -> tuple[float, float]:
         """Return the loss with the best share of sharp beliefs, and that share."""
         p = of_gold(temperatures)
 
@@ -108,8 +107,8 @@ def _fit_trees(scorer: TreeScorer, tokens: ParseTokens, gold: Gold) -> TreeScore
 
     value, share = loss(best)
 
-    def moved(names: tuple[str, ...], t: float) -> Temperatures:
-        return replace(best, **{name: min(max(getattr(best, name) * t, LOWEST), HIGHEST) for name in names})
+    def moved(names: tuple[str, ...], t: float) -> dict[str, float]:
+        return best | {name: min(max(best[name] * t, LOWEST), HIGHEST) for name in names}
 
     parts = tuple(kind for kind in kinds if kind in TREE_KINDS)
     for names in dict.fromkeys([parts, *((kind,) for kind in kinds)]):

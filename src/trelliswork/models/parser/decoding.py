@@ -1,7 +1,7 @@
 """Learned parameters of a parser, and its answers: trees, labels and probabilities of sentences."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from typing import Any, Literal, get_args
 
 import numpy as np
@@ -30,7 +30,7 @@ from trelliswork.models.parser.data import (
 from trelliswork.models.parser.features import ParseTokens, SecondOrderFeatures, TokenCoder
 from trelliswork.models.parser.kernels.records import ArcList
 from trelliswork.models.parser.labels import LabelModel
-from trelliswork.models.parser.scoring import Beliefs, Judge, Temperatures, TreeScorer, rule_out
+from trelliswork.models.parser.scoring import Beliefs, Judge, TreeScorer, check_temperatures, rule_out
 from trelliswork.models.parser.tags import Taggers
 from trelliswork.models.parser.templates import FeatureSet, feature_set
 
@@ -103,7 +103,7 @@ class Learned:
             "tags": reader.coder.tags,
             "labels": None if labels is None else list(labels.labels),
             "taggers": None,
-            "temperatures": asdict(trees.temperatures),
+            "temperatures": dict(trees.temperatures),
             "sharp": trees.sharp,
             "crossing_share": trees.share,
         }
@@ -129,7 +129,7 @@ class Learned:
         n_tags = plain["n_tags"]
         if type(n_tags) is not int or n_tags < 1 or (taggers is not None and len(taggers.models) != n_tags):
             raise ValueRangeError(f"n_tags must be the number of taggers or of columns of tags, got {n_tags!r}.")
-        temperatures = Temperatures.from_dict(plain["temperatures"])
+        temperatures = check_temperatures(plain["temperatures"])
         sharp, share = plain["sharp"], plain["crossing_share"]
         if not isinstance(sharp, float) or not 0 <= sharp < 1:
             raise ValueRangeError(f"sharp must be at least 0 and less than 1, got {sharp!r}.")
@@ -219,7 +219,7 @@ class Parsing:
         flat, ends = np.concatenate([tree[:n] for tree, n in zip(heads, beliefs.lengths, strict=True)]), beliefs.lengths
         offsets = np.concatenate([[0], np.cumsum(ends)])
         arcs = ArcList(rows, h, m)
-        some, temperature = self.tokens.some(beliefs.sentences), self.scorer.temperatures.labels
+        some, temperature = self.tokens.some(beliefs.sentences), self.scorer.temperature("labels")
         labels = self.labels.arc_probabilities(some, flat, offsets, arcs, temperature)
         gains = np.zeros_like(beliefs.arcs)
         gains[rows, h, m] = beliefs.arcs[rows, h, m] * labels.max(axis=1)
@@ -303,7 +303,7 @@ class Parsing:
         assert self.labels is not None
         flat = read_trees(heads, self.columns.offsets, "heads").heads
         names = list(self.labels.labels)
-        rows = self.labels.probabilities(self.tokens, flat, self.columns.offsets, self.scorer.temperatures.labels)
+        rows = self.labels.probabilities(self.tokens, flat, self.columns.offsets, self.scorer.temperature("labels"))
         order = np.argsort(-rows, axis=1, kind="stable").tolist()
         tables = [{names[j]: row[j] for j in best} for row, best in zip(rows.tolist(), order, strict=True)]
         return self.columns.sentences(tables)

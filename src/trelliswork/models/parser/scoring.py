@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -31,29 +31,12 @@ def tree_kinds(second: bool) -> tuple[str, ...]:
     return (*TREE_KINDS, "tree") if second else TREE_KINDS[:1]
 
 
-@dataclass(frozen=True)
-class Temperatures:
-    """Divisors of scores, by kind of factor."""
-
-    arcs: float = 1.0
-    siblings: float = 1.0
-    grandparents: float = 1.0
-    tree: float = 1.0  # of the scores that belief propagation sends to the tree factor in the end; order 2
-    labels: float = 1.0
-
-    @classmethod
-    def from_dict(cls, plain: dict[str, float]) -> "Temperatures":
-        """Build from plain data; kinds that are missing have temperature 1."""
-        names = {field.name for field in fields(cls)}
-        for name, value in plain.items():
-            if name not in names or not (isinstance(value, float | int) and 0 < value < math.inf):
-                raise ValueRangeError(f"temperatures must be positive numbers by kind of factor, got {name}={value!r}.")
-        return cls(**{name: float(value) for name, value in plain.items()})
-
-    def of(self, order: int, labeled: bool) -> dict[str, float]:
-        """Return the temperatures that a parser of this order has, by name."""
-        kinds = tree_kinds(order == 2) + (("labels",) if labeled else ())
-        return {name: value for name, value in asdict(self).items() if name in kinds}
+def check_temperatures(plain: dict[str, float]) -> dict[str, float]:
+    """Return the temperatures of a saved model; raise an error if they are damaged."""
+    for name, value in plain.items():
+        if name not in (*tree_kinds(True), "labels") or not (isinstance(value, float) and 0 < value < math.inf):
+            raise ValueRangeError(f"temperatures must be positive numbers by kind of factor, got {name}={value!r}.")
+    return dict(plain)
 
 
 def check_lengths(lengths: Integers, n_iter: int = 0, at_once: int = 1) -> None:
@@ -131,7 +114,7 @@ class TreeScorer:
     features: SecondOrderFeatures
     propagation: Propagation
     weights: tuple[Weights, ...] = ()  # (2**bits,) of arcs; order 2: also of arcs, siblings, grandparents of its model
-    temperatures: Temperatures = Temperatures()
+    temperatures: Mapping[str, float] = field(default_factory=dict)  # divisors of scores, by kind of factor; else 1
     sharp: float = 0.0  # share of the beliefs at temperature 1 in the probabilities of arcs; order 2
     share: float | None = None  # of all trees, if the others are projective
 
@@ -154,6 +137,13 @@ class TreeScorer:
         """Kind of the trees."""
         kind = self.propagation.kind
         return kind if self.share is None else replace(kind, projective=False)
+
+    def temperature(self, kind: str) -> float:
+        """Return the divisor of the scores of a kind of factor.
+
+        "tree": of the scores that belief propagation sends to the tree factor in the end; of order 2.
+        """
+        return self.temperatures.get(kind, 1.0)
 
     def of_all_trees(self) -> "TreeScorer":
         """Return the model of sentences whose evidence excludes all projective trees."""
@@ -230,7 +220,7 @@ class TreeScorer:
 
     def at_temperature_1(self) -> "TreeScorer":
         """Return the model without temperatures."""
-        return replace(self, temperatures=Temperatures(), sharp=0.0)
+        return replace(self, temperatures={}, sharp=0.0)
 
     def for_trees(self) -> "TreeScorer":
         """Return the model whose beliefs choose trees: without temperatures, and of a mixture the projective trees."""
@@ -246,18 +236,18 @@ class TreeScorer:
     def _infer(self, scored: Scored) -> Beliefs:
         sentences, lengths, log_arc, mask, candidates, scores, free = scored
         if candidates is None or scores is None:
-            log_arc = log_arc / self.temperatures.arcs
-            free = None if free is None else free / self.temperatures.arcs
+            log_arc = log_arc / self.temperature("arcs")
+            free = None if free is None else free / self.temperature("arcs")
             engine, arcs = self._expectations(log_arc, sentences, lengths, free)
             return Beliefs(sentences, lengths, log_arc, arcs, mask, engine)
-        divisors = (getattr(self.temperatures, kind) for kind in TREE_KINDS)
+        divisors = map(self.temperature, TREE_KINDS)
         tempered = Scores(*(values / by for values, by in zip(scores, divisors, strict=True)))
         result = self.propagation(candidates.parts, tempered)
         tree_scores = candidates.dense(result.tree_scores, -np.inf)
-        if self.temperatures.tree == 1 and self.share is None:
+        if self.temperature("tree") == 1 and self.share is None:
             arcs = candidates.dense(result.arcs, 0.0)
             return Beliefs(sentences, lengths, tree_scores, arcs, mask, self.kind.engine)
-        tree_scores /= self.temperatures.tree
+        tree_scores /= self.temperature("tree")
         engine, arcs = self._expectations(tree_scores, sentences, lengths)
         return Beliefs(sentences, lengths, tree_scores, arcs, mask, engine)
 

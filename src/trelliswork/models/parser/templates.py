@@ -84,9 +84,14 @@ m.w o.d; m.d o.w; h.d m.w o.d
 _LABEL_CLUSTERS = """
 m.d; h.d; h.d m.d; h.t m.d; h.d m.t; h.c6 m.c6; h.t m.t m.d; h.t m.t h.d; h.w m.d; h.d m.w
 """
-_CLUSTER_LINES = {
-    "arc": _CLUSTERS, "sibling": _PART_CLUSTERS, "grandparent": _PART_CLUSTERS, "label": _LABEL_CLUSTERS, "child": "",
-}  # fmt: skip
+# Of each kind the slots; templates of tags, which a second column of tags repeats; of words; of clusters.
+_KINDS = {
+    "arc": (ARC_SLOTS, _TAGS, f"{_WORDS};{_PLACES}", _CLUSTERS),
+    "sibling": (PART_SLOTS, _PART_TAGS, _PART_WORDS, _PART_CLUSTERS),
+    "grandparent": (PART_SLOTS, _PART_TAGS, _PART_WORDS, _PART_CLUSTERS),
+    "label": (LABEL_SLOTS, _LABEL_TAGS, _LABEL_WORDS, _LABEL_CLUSTERS),
+    "child": (LABEL_SLOTS, "", _CHILD, ""),
+}
 
 
 class Templates(NamedTuple):
@@ -111,19 +116,11 @@ def names(kind: str, second: bool, clusters: bool = False) -> list[str]:
 
     ``second`` adds those of a second column of tags, ``clusters`` those of clusters of words.
     """
-    tags, words = {
-        "arc": (_TAGS, _WORDS),
-        "sibling": (_PART_TAGS, _PART_WORDS),
-        "grandparent": (_PART_TAGS, _PART_WORDS),
-        "label": (_LABEL_TAGS, _LABEL_WORDS),
-        "child": ("", _CHILD),
-    }[kind]
-    templates = _lines(f"{tags};{words}" + (f";{_PLACES}" if kind == "arc" else ""))
+    _, tags, words, of_clusters = _KINDS[kind]
+    templates = _lines(f"{tags};{words}")
     if second:
         templates += [one.replace(".t", ".u") for one in _lines(tags)]
-    if clusters:
-        templates += _lines(_CLUSTER_LINES[kind])
-    return templates
+    return templates + (_lines(of_clusters) if clusters else [])
 
 
 def _lines(text: str) -> list[str]:
@@ -132,17 +129,14 @@ def _lines(text: str) -> list[str]:
 
 def feature_set(second: bool, clusters: bool = False) -> FeatureSet:
     """Return the tables of all templates; ``second`` if sentences have a second column of tags."""
-    slots = {"arc": ARC_SLOTS, "sibling": PART_SLOTS, "grandparent": PART_SLOTS, "label": LABEL_SLOTS}
-    slots["child"] = LABEL_SLOTS
-    templates = {kind: names(kind, second, clusters) for kind in FeatureSet._fields}
-    return FeatureSet(*(_table(kind, templates[kind], slots[kind]) for kind in FeatureSet._fields))
+    return FeatureSet(*(_table(kind, names(kind, second, clusters)) for kind in FeatureSet._fields))
 
 
-def _table(kind: str, templates: list[str], slots: tuple[str, ...]) -> Templates:
+def _table(kind: str, templates: list[str]) -> Templates:
     table = np.full((len(templates), 4), NOTHING)
     for k, template in enumerate(templates):
         for j, slot in enumerate(template.split()):
-            table[k, j] = slots.index(slot)
+            table[k, j] = _KINDS[kind][0].index(slot)
     return Templates(table, np.array([hash_string(f"{kind}: {t}") for t in templates], np.uint64))
 
 

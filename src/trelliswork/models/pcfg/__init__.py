@@ -243,8 +243,10 @@ class PCFG(TreeParser, LanguageModel):
 
         identity = self.n_preterminals is None
         module = GrammarModule(*sizes, self.rank, size=self.embedding_size, identity=identity, seed=self.seed)
-        rates = {"learning_rate": self.learning_rate, "batch_size": self.batch_size, "seed": self.seed}
-        return train(module, ids, priors=priors, max_iter=self.max_iter, tol=self.tol, watch=watch, **rates)
+        return train(
+            module, ids, learning_rate=self.learning_rate, batch_size=self.batch_size, priors=priors,
+            max_iter=self.max_iter, tol=self.tol, watch=watch, seed=self.seed,
+        )  # fmt: skip
 
     def predict(self, X: Sentences | Corpus, *, decoding: Decoding = "mbr", known: Known | None = None) -> list[Tree]:
         """Return a binary tree of each sentence, with symbols N0, N1, ... and, over words, P0, P1, ...
