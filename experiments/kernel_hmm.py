@@ -127,7 +127,7 @@ def _trained(
         if file.exists() and not checkpoint.exists():
             say(f"{size.name}: from {file}")
             kept = HMMLanguageModel.load(file)
-            if kept.get_params() != lm.get_params() or kept.n_tokens_ != n_tokens:
+            if kept.get_params() != lm.get_params() or kept._n_tokens != n_tokens:
                 raise DataError(
                     f"{file}: a model of other data or settings. Use those, delete it, or name another folder."
                 )
@@ -166,7 +166,7 @@ def _one(table: Table, size: Size, lm: HMMLanguageModel, test: Words) -> None:
     rank, large = (int((spectrum > least).sum()) for least in (1e-5, 1e-2))
     apart = same_as_dense(lm, test[:50]) if size.rank and size.states <= 4096 else None
     peak = None if resident is None else resident / 2**20
-    megabytes = sum(p.numel() for p in lm.network_.parameters()) * 4 / 2**20
+    megabytes = sum(p.numel() for p in lm._network.parameters()) * 4 / 2**20
     paper = None if size.rank else SOFTMAX.get(size.states)
     took = [per_epoch, seconds / 60, epochs, megabytes, peak]
     table.rows.append([size.name, valid, paper, tested, None, *took, rank, apart])

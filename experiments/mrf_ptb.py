@@ -186,7 +186,7 @@ def _row(
         table.curves.append(curve)
         note = "from the start of training; counting takes seconds. The paper's is 45 minutes on a GPU"
         table.add(f"{name}: time of the best validation bound", 2700.0, best_at, "s", seconds, note)
-    bound = "exact" if model.bound_ == "exact" else f"{model.bound_} bound"
+    bound = "exact" if model._bound_kind == "exact" else f"{model._bound_kind} bound"
     for what, value in ((f"circle, {bound}, per position", circle), (f"circle, {bound}, per token", token)):
         table.add(f"{name}: {what}", PAPER, value, "nats", seconds, "figure 6 has no numbers")
     for what, bound_value in (("star", star), ("chain", chain)):
@@ -232,7 +232,7 @@ def _nats(value: float | None) -> Cell:
 
 def circle_bound(model: MRFLanguageModel, moments: Moments) -> float:
     """Return the lower bound of a text's log-likelihood in an endless circle, in nats per position, pads included."""
-    field = model.field_
+    field = model._field
     value = float(moments.unary @ field.log_unary)
     for table, pairs in zip(field.tables, moments.pairs, strict=True):
         matrix = pairs.tocoo()
@@ -242,7 +242,7 @@ def circle_bound(model: MRFLanguageModel, moments: Moments) -> float:
 
 def _both_bounds(model: MRFLanguageModel, circle: float, per_token: float) -> tuple[float, float]:
     """Return the bounds of the text per token by the star and by the chain cover, at the learned scores."""
-    field = model.field_
+    field = model._field
     data = circle + field.log_z_bound
     star = Star(field.log_unary, field.tables).tighten(tol=1e-4, max_passes=60)
     # The part of single words in the learned cover is distributed over the chains.

@@ -67,7 +67,7 @@ def evaluate(
 
 def _labels(model: Any, X: Any, y: Any, decoding: str | None, rules: Any) -> Any:
     """Compare the labels of a tagger, layer by layer if there are several, or its induced states."""
-    layered, induced = isinstance(model, LayeredTagger), getattr(model, "induced_", False)
+    layered, induced = isinstance(model, LayeredTagger), getattr(model, "_induced", False)
     gold: Any = dict(zip(model.layers, by_layer(y, model.layers), strict=True)) if layered else {"": y}
     want = PLAIN if induced else Want(outcomes=True, spans=True)
     answers = answers_by_layer(ask(model, X, want, decoding=decoding, rules=rules))

@@ -214,6 +214,6 @@ def test_with_and_without_unary(options, unary, tmp_path):
     assert shown["unary"] == unary
     from trelliswork.models import load
 
-    field = load(tmp_path / "model").field_
+    field = load(tmp_path / "model")._field
     assert field.log_unary.any() == unary
     assert json.loads(run("score", tmp_path / "model", tmp_path / "train.txt", "--json"))["kind"] == "exact"

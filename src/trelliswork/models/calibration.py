@@ -103,7 +103,7 @@ def calibrate(model: Model, X: Any, y: Any) -> Model:
             f"a {type(model).__name__} has no marginals to calibrate: expected a tagger, a parser or a grammar."
         )
     model._check_fitted()
-    if getattr(model, "induced_", False):
+    if getattr(model, "_induced", False):
         raise ValueRangeError("induced states have no gold labels to calibrate with.")
     twin = object.__new__(type(model))  # so that other threads see the model as it was, or calibrated
     twin.__dict__ = model.__dict__ | {"calibration_": None}

@@ -52,7 +52,7 @@ def check_sentences(X: Any, tokens: tuple[type, ...], *, letters: bool = False, 
     if isinstance(X, Corpus | AttributeCorpus):
         return
     _checked_list(name, X, "sentences")
-    if set(map(type, X)) == {list} and _plain([*chain.from_iterable(X)], str):  # the usual case, quickly
+    if set(map(type, X)) == {list} and _plain(chain.from_iterable(X), str):  # the usual case, quickly
         return
     for n, sentence in enumerate(X):
         if letters and isinstance(sentence, str):
@@ -106,11 +106,11 @@ def _checked_list(name: str, value: Any, of: str) -> Any:
     return value
 
 
-def _plain(row: Sequence[Any], *kinds: type) -> bool:
+def _plain(row: Iterable[Any], *kinds: type) -> bool:
     """Return whether all tokens have these types, which are strings or consist of them, and all can be encoded."""
-    if not set(map(type, row)) <= {*kinds}:
+    if kinds != (str,) and not set(map(type, row)) <= {*kinds}:
         return False
-    flat = row if kinds == (str,) else list(chain.from_iterable(row))
+    flat = row if kinds == (str,) else list(chain.from_iterable(row))  # joining them finds what is no string
     try:
         "".join(flat).encode()
     except (TypeError, UnicodeEncodeError):
@@ -132,7 +132,8 @@ def _problem(word: Any, kinds: tuple[type, ...]) -> str:
 
 def check_input(model: Any, method: str, given: dict[str, Any]) -> None:
     """Check the sentences, and of a tagger the labels and the evidence, among the arguments of a method."""
-    parser, tagger = hasattr(model, "constituents"), hasattr(model, "predict_spans")
+    kind = type(model)  # an attribute that is missing takes long to find out of a model itself
+    parser, tagger = hasattr(kind, "constituents"), hasattr(kind, "predict_spans")
     if not parser and not tagger:  # a language model, which also reads files and streams
         if given["X"] is None or (type(given["X"]) is list and not any(isinstance(x, NAMES) for x in given["X"][:1])):
             check_sentences(given["X"], (str,) if method == "fit" else model._tokens)

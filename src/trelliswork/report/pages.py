@@ -42,7 +42,7 @@ def model_sections(model: Any, sample: Sample | None = None) -> list[Section]:
     sections: list[Section] = []
     if sample is not None and len(sample):
         sections += _example(model, sample)
-        if isinstance(model, Tagger) and not getattr(model, "induced_", False):
+        if isinstance(model, Tagger) and not getattr(model, "_induced", False):
             sections += taggers.compared_sections(model, sample, results=True)
         elif isinstance(model, TreeParser) and not model.constituents:
             sections += parsing.compared_sections(model, sample)

@@ -26,7 +26,7 @@ HEADERS = {
     "cache-control": "no-store",
 }
 RAW_HEADERS = [(name.encode(), value.encode()) for name, value in HEADERS.items()]
-SIZES = {"order": "order", "context_size": "context size", "rank": "rank", "n_states_": "states"}
+SIZES = {"order": "order", "context_size": "context size", "rank": "rank", "_n_states": "states"}
 Facts = dict[str, Any]
 
 
@@ -87,7 +87,7 @@ def _layers(model: Any) -> list[Facts]:
     if isinstance(model, Tagger):
         return [{"name": name or "label", "labels": list(own)} for name, own in layer_labels(model).items()]
     states = hasattr(model, "predict_marginals") and not isinstance(model, TreeParser)
-    return [{"name": "state", "labels": [f"#{z}" for z in range(model.n_states_)]}] if states else []
+    return [{"name": "state", "labels": [f"#{z}" for z in range(model._n_states)]}] if states else []
 
 
 def _about(model: Any) -> list[list[str]]:

@@ -27,19 +27,19 @@ def test_known_tokens_stay_known():
     """In training, as evidence: a word that is always labeled with one state keeps it."""
     hmm = HMM(4).fit(WORDS * 4, [["D", None, None], ["D", None, None, "D", None], None, None, None] * 4)
     assert list(hmm.labels_) == ["D", "#1", "#2", "#3"]
-    assert not hmm.induced_
+    assert not hmm._induced
     assert hmm.predict(WORDS)[1][0] == "D"
     assert [len(path) for path in hmm.predict(WORDS)] == [len(x) for x in WORDS]
 
 
 def test_names_of_states():
     assert list(HMM(3).fit(WORDS).labels_) == ["#0", "#1", "#2"]
-    assert HMM(3).fit(WORDS).induced_
-    assert HMM(2).fit(WORDS, [None] * len(WORDS)).induced_
+    assert HMM(3).fit(WORDS)._induced
+    assert HMM(2).fit(WORDS, [None] * len(WORDS))._induced
     more = HMM(5).fit(WORDS, HALF)
     assert len(more.labels_) == 5
     assert {"D", "N", "V"} < set(more.labels_)
-    assert not more.induced_
+    assert not more._induced
     assert set(HMM().fit(WORDS, HALF).labels_) == {"D", "N", "V"}
     assert len(HMM(3).fit(WORDS, [["#1", "#2", "#1"], *[None] * 4]).labels_) == 3  # names like generated ones
 
@@ -125,7 +125,7 @@ def test_batches_learn():
     train = [list(s.words) for s in bundled.load("train")[:400]]
     hmm = in_batches(HMM(8, unknown="symbol"), [train[i : i + 50] for i in range(0, 400, 50)], n_passes=4)
     start = HMM(8, unknown="symbol", tol=0, max_iter=1).fit(train)
-    assert (hmm.report_.n_iter, hmm.induced_) == (32, True)
+    assert (hmm.report_.n_iter, hmm._induced) == (32, True)
     assert hmm.score(train) > start.score(train) + 0.02 * abs(start.score(train))
     assert hmm.known_words() == {word for x in train for word in x}
     before = hmm.score(train)

@@ -29,7 +29,7 @@ def test_a_loaded_model_equals_the_saved_one(name, tmp_path):
     assert list(loaded.labels_) == list(hmm.labels_)
     assert list(loaded.vocabulary_) == list(hmm.vocabulary_)
     assert loaded.get_params() == hmm.get_params()
-    assert loaded.induced_ == hmm.induced_
+    assert loaded._induced == hmm._induced
     assert loaded.known_words() == hmm.known_words()
     assert (loaded.transitions() == hmm.transitions()).all()
     report, saved = loaded.report_, hmm.report_

@@ -181,7 +181,7 @@ def test_counts_of_labeled_sentences_by_hand():
     assert_allclose(np.exp(log_transition[D]), (after_d + 0.25) / 8, rtol=1e-9)
     assert dict(hmm.top_words("V", 100))["sees"] == pytest.approx(2.125 / (4 + 0.125 * len(words)))
     assert "<unk>" in words
-    assert not hmm.induced_
+    assert not hmm._induced
 
 
 @pytest.mark.parametrize("end", [True, False])

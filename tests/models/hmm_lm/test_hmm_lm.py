@@ -31,7 +31,7 @@ def lm(request):
 
 def doubled(lm, monkeypatch):
     """Compute with the parameters in float64."""
-    monkeypatch.setattr(lm, "network_", copy.deepcopy(lm.network_).double())
+    monkeypatch.setattr(lm, "_network", copy.deepcopy(lm._network).double())
     monkeypatch.setattr(lm, "_tables", None)
     return lm
 
@@ -41,7 +41,7 @@ def enumerated(lm):
 
     With blocks, the states of the end are left out: p(end | state) is what the rows of transitions lack.
     """
-    tables, S = lm._computed(), lm.n_states_
+    tables, S = lm._computed(), lm._n_states
     k = tables.log_start.shape[1]
     start = tables.log_start.exp().numpy().reshape(-1)
     emission = np.zeros((len(tables.blocks), len(start)))
@@ -223,7 +223,7 @@ def test_what_it_learned(lm):
         words = lm.top_words(f"#{state}", 100)
         assert_allclose(sum(p for _, p in words), 1, rtol=1e-4)
     matrix = lm.transitions()
-    end = enumerated(lm)[3] if lm.network_.clusters is not None else 0
+    end = enumerated(lm)[3] if lm._network.clusters is not None else 0
     assert_allclose(matrix.sum(axis=1) + end, 1, rtol=1e-4)
     spectrum = np.linalg.svd(matrix.astype(float), compute_uv=False)
     found = lm._spectrum()

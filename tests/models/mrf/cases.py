@@ -23,7 +23,7 @@ def make(order: int = 2, **options) -> MRFLanguageModel:
 
 def learned(model: MRFLanguageModel) -> tuple[np.ndarray, np.ndarray]:
     """Return the unary (C,) and the tables (K, C, C) of a model."""
-    return model.field_.log_unary, np.array([dense(t) for t in model.field_.tables])
+    return model._field.log_unary, np.array([dense(t) for t in model._field.tables])
 
 
 def circle_bound(model: MRFLanguageModel, X) -> float:
@@ -31,9 +31,9 @@ def circle_bound(model: MRFLanguageModel, X) -> float:
     moments = X if isinstance(X, Moments) else count_moments(X, model.window, vocabulary=model._words)
     log_unary, tables = learned(model)
     pairs = sum(float(m.multiply(t).sum()) for m, t in zip(moments.pairs, tables, strict=True))
-    return (float(moments.unary @ log_unary) + pairs) / moments.n_positions - model.field_.log_z_bound
+    return (float(moments.unary @ log_unary) + pairs) / moments.n_positions - model._field.log_z_bound
 
 
 def tightened(model: MRFLanguageModel, **options) -> ChainBound:
     """Return the tightest bound of A / N by chains."""
-    return ChainCover(model.field_.log_unary, model.field_.tables).tighten(**options)
+    return ChainCover(model._field.log_unary, model._field.tables).tighten(**options)

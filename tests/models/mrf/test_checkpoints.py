@@ -26,7 +26,7 @@ def crash_at(iteration):
 
 def assert_same(model: MRFLanguageModel, other: MRFLanguageModel) -> None:
     """Assert that two models and the histories of their training are equal bit for bit."""
-    (_, arrays), (_, others) = model.field_.state(), other.field_.state()
+    (_, arrays), (_, others) = model._field.state(), other._field.state()
     assert set(arrays) == set(others)
     for name, array in arrays.items():
         assert np.array_equal(array, others[name]), name

@@ -60,7 +60,7 @@ def train(group, n, options, checkpoint=None, stop_after=None):
         return stop_after is not None and step.iteration >= stop_after
 
     model = made(MRFLanguageModel, **options).fit(own, dev=text[:20], checkpoint=checkpoint, callback=callback)
-    field = model.field_
+    field = model._field
     return [model.report_.value, field.log_unary.tolist(), field.factors["left"].tolist(), list(model.vocabulary_)]
 
 

@@ -20,7 +20,7 @@ pytestmark = pytest.mark.filterwarnings("ignore::trelliswork.errors.ConvergenceW
 def test_likelihoods_equal_enumeration(order, form, bound, monkeypatch):
     model = make(order, form=form, bound=bound)
     field = learned(model)
-    log_tau = model.field_.log_tau(6)
+    log_tau = model._field.log_tau(6)
     assert np.exp(log_tau).sum() < 1
     expected = []
     for s in TEXT[:7]:
@@ -33,10 +33,10 @@ def test_likelihoods_equal_enumeration(order, form, bound, monkeypatch):
     monkeypatch.setattr(mrf_field.exact, "fits", lambda C, K: False)  # as for a large vocabulary
     assert (model.log_prob(TEXT[:7]) <= np.array(expected) + 1e-9).all()
     assert model.kind == ("exact" if order == 1 else "lower")
-    assert model.bound_ == ("exact" if order == 1 and bound == "chain" else bound)
+    assert model._bound_kind == ("exact" if order == 1 and bound == "chain" else bound)
     # Sentences are given their lengths, the circle also predicts its pads.
     conditional = model.log_prob(TEXT).sum() - np.sum([log_tau[len(s)] for s in TEXT])
-    assert circle_bound(model, TEXT) * model.n_positions_ <= conditional + 1e-6
+    assert circle_bound(model, TEXT) * model._n_positions <= conditional + 1e-6
 
 
 def test_fill_equals_enumeration():
@@ -112,10 +112,10 @@ def test_only_one_chain_with_all_of_the_weight_is_exact():
     names = {}
     for name, options in (("exact", {}), ("star", {"bound": "star"}), ("chain", {"cover_weights": (0.5,)})):
         model = make(1, **options)
-        names[name] = model.bound_
+        names[name] = model._bound_kind
         circle = circle_bound(model, TEXT)
         tight = tightened(model)
-        truth = circle + model.field_.log_z_bound - tight.value
+        truth = circle + model._field.log_z_bound - tight.value
         assert tight.kind == "exact"
         if name == "exact":
             assert_allclose(circle, truth, atol=1e-6)
@@ -123,7 +123,7 @@ def test_only_one_chain_with_all_of_the_weight_is_exact():
             assert circle < truth - 1e-4
         assert model.kind == "exact"
     assert names == {name: name for name in names}
-    assert make(2, algorithm="pseudo-likelihood", max_iter=1).bound_ == "chain"
+    assert make(2, algorithm="pseudo-likelihood", max_iter=1)._bound_kind == "chain"
 
 
 def test_estimates_are_near_the_truth(monkeypatch):
@@ -174,7 +174,7 @@ def test_gensim_reads_the_embeddings(tmp_path):
         lambda m: m.sample(),
         lambda m: m.neighbors("a"),
         lambda m: m.vectors(),
-        lambda m: m.bound_,
+        lambda m: m._bound_kind,
         lambda m: m.kind,
         lambda m: m.save("nowhere"),
     ],

@@ -46,12 +46,12 @@ def test_tables_of_full_rank_are_the_positive_mutual_information(model):
     with np.errstate(divide="ignore", invalid="ignore"):
         information = np.nan_to_num(np.maximum(np.log(counts * counts.sum() / np.outer(n, n)), 0))
     assert information.max() > 0.1
-    for rho, table in zip(model.field_.weights, model.field_.tables, strict=True):
+    for rho, table in zip(model._field.weights, model._field.tables, strict=True):
         assert_allclose(dense(table), rho * information, atol=1e-5)
 
 
 def test_it_is_a_normalized_language_model(model):
-    field, log_tau = learned(model), model.field_.log_tau(6)
+    field, log_tau = learned(model), model._field.log_tau(6)
     expected = []
     for s in TEXT[:7]:
         ids = tuple(model._words.ids(s))
@@ -59,11 +59,11 @@ def test_it_is_a_normalized_language_model(model):
         expected.append(score + log_tau[len(ids)])
     assert_allclose(model.log_prob(TEXT[:7]), expected, rtol=1e-6)
     assert_allclose(model.report_.value, -circle_bound(model, TEXT), rtol=1e-6)
-    chains = zip(model.field_.weights, model.field_.tables, model.field_.unaries[1:], strict=True)
+    chains = zip(model._field.weights, model._field.tables, model._field.unaries[1:], strict=True)
     roots = [np.abs(np.linalg.eigvals(np.exp(dense(table) / rho + unary))).max() for rho, table, unary in chains]
     assert_allclose(roots, 1, rtol=1e-6)  # of the cover, whose bound of log Z is 0
-    assert tightened(model).value <= model.field_.log_z_bound + 1e-6
-    assert model.field_.log_z_bound == 0
+    assert tightened(model).value <= model._field.log_z_bound + 1e-6
+    assert model._field.log_z_bound == 0
     assert model.report_.converged
     assert model.report_.n_iter == 1
 
@@ -117,14 +117,14 @@ def test_word_vectors_are_singular_vectors_of_the_tables(options):
         want = left[:, :D] * values[:D] ** scaling * np.sqrt(len(left))
         assert_allclose(vectors @ vectors.T, want @ want.T, atol=1e-5 * np.abs(want @ want.T).max())
     gauge = np.array([[1.0, 0.3, 0.0], [0.0, 2.0, 0.1], [0.5, 0.0, 0.7]])[:D, :D]
-    factors = dict(model.field_.factors)
+    factors = dict(model._field.factors)
     factors["left"] = factors["left"] @ gauge
-    if model.field_.form == "URW":
+    if model._field.form == "URW":
         factors["middle"] = np.linalg.inv(gauge) @ factors["middle"]
     else:
         factors["right"] = factors["right"] @ np.linalg.inv(gauge).T
     before = model.vectors(0.0)
-    object.__setattr__(model.field_, "factors", factors)
+    object.__setattr__(model._field, "factors", factors)
     after = model.vectors(0.0)
     assert_allclose(after @ after.T, before @ before.T, atol=1e-5 * len(tables))
 

@@ -22,9 +22,9 @@ def test_queries_without_a_unary_equal_enumeration(order, form, bound, monkeypat
     model = make(order, form=form, bound=bound, unary=False)
     log_unary, tables = learned(model)
     assert not log_unary.any()
-    rho = np.concatenate([[1 - model.field_.weights.sum()], model.field_.weights])
-    assert_allclose(rho @ model.field_.unaries, 0, atol=1e-12)
-    log_tau = model.field_.log_tau(6)
+    rho = np.concatenate([[1 - model._field.weights.sum()], model._field.weights])
+    assert_allclose(rho @ model._field.unaries, 0, atol=1e-12)
+    log_tau = model._field.log_tau(6)
     some = TEXT[:7]
     expected = []
     for s in some:
@@ -41,13 +41,13 @@ def test_queries_without_a_unary_equal_enumeration(order, form, bound, monkeypat
     assert_allclose([filled[w] for w in "abc"], np.exp(np.array(scores) - fields.log_sum(scores)), rtol=1e-6)
     # Bounds of circles: endless ones, and of N words.
     endless = fields.long_circle_log_z(log_unary, tables, 2**18) / 2**18
-    assert model.field_.log_z_bound >= endless - 2e-5
-    assert model.bound_ == ("exact" if order == 1 and bound == "chain" else bound)
-    if model.bound_ == "exact":
-        assert_allclose(model.field_.log_z_bound, tightened(model).value, atol=1e-6)
+    assert model._field.log_z_bound >= endless - 2e-5
+    assert model._bound_kind == ("exact" if order == 1 and bound == "chain" else bound)
+    if model._bound_kind == "exact":
+        assert_allclose(model._field.log_z_bound, tightened(model).value, atol=1e-6)
     N = 2 * order + 1
     truth = fields.long_circle_log_z(log_unary, tables, N) / N
-    assert Star(log_unary, model.field_.tables).tighten(max_passes=10).value >= truth - 1e-9
+    assert Star(log_unary, model._field.tables).tighten(max_passes=10).value >= truth - 1e-9
     assert 0 < circle_bound(model, TEXT) + model.report_.value < 0.04  # the penalty
     model.save(tmp_path / "model")
     again = load(tmp_path / "model")
@@ -66,7 +66,7 @@ def test_queries_without_a_unary_equal_enumeration(order, form, bound, monkeypat
 def test_pseudo_likelihood_without_a_unary():
     options = {"algorithm": "pseudo-likelihood", "max_iter": 3, "learning_rate": 0.02, "batch_size": 16}
     bare = make(2, unary=False, **options)
-    assert not bare.field_.has_unary
+    assert not bare._field.has_unary
     assert bare.report_.history[-1].value < bare.report_.history[0].value
 
 

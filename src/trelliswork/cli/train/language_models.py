@@ -115,11 +115,11 @@ def mrf_lm(
     _keep_source(job, model, source is None or source.part is None, dev, data)
     return {
         "words": len(model.vocabulary_) - 1,
-        "tokens": model.n_tokens_,
-        "positions": model.n_positions_,
+        "tokens": model._n_tokens,
+        "positions": model._n_positions,
         "window": model.window,
         "unary": model.unary,
-        "bound": model.bound_,
+        "bound": model._bound_kind,
         "per": "word" if model.algorithm == "pseudo-likelihood" else "position",
     }
 

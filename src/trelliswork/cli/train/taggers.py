@@ -129,7 +129,7 @@ def _induced(model: Any) -> dict[str, Any]:
     """Return facts about an HMM."""
     report = model.report_
     evidence = report.history[-1].log_evidence if report.history else None
-    facts = {"words": len(model.known_words()), "induced": model.induced_, "log_evidence": evidence}
+    facts = {"words": len(model.known_words()), "induced": model._induced, "log_evidence": evidence}
     return facts | ({"restarts": len(report.details["restarts"])} if "restarts" in report.details else {})
 
 

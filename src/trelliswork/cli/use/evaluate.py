@@ -140,7 +140,7 @@ def _tagger(
     check_words(tagger, corpus, source.name)
     with naming_lines(source, corpus):
         report = evaluate(tagger, corpus, gold, **answering)
-    if not isinstance(tagger, LayeredTagger) and not getattr(tagger, "induced_", False):
+    if not isinstance(tagger, LayeredTagger) and not getattr(tagger, "_induced", False):
         with warnings.catch_warnings():  # the report has warned
             warnings.simplefilter("ignore")
             gold = gold_in_scheme_of(tagger.labels_, gold, gold)

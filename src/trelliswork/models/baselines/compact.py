@@ -35,7 +35,6 @@ from trelliswork.models.baselines.kernels.queries import (
     falls_between,
     pack,
 )
-from trelliswork.models.baselines.kernels.sentences import NEAR
 from trelliswork.models.baselines.ngrams import NgramTable
 
 Floats = NDArray[np.float64]
@@ -240,8 +239,7 @@ class _Writer:
     def __init__(self, sizes: Sequence[int], limit: int) -> None:
         self._sizes, self._numbers, self._values = sizes, list[Sequence[int]](), list[Floats]()
         self._words_at, self._nodes_at = _places(sizes)
-        self.words = room(self._words_at[-1] + NEAR, _width(sizes[0]), limit)
-        self.words[-NEAR:] = 0
+        self.words = room(self._words_at[-1], _width(sizes[0]), limit)
         self.nodes = room(self._nodes_at[-1], np.uint64, limit)
         self.codes: Any = np.empty(0, np.uint16)
 
@@ -368,7 +366,7 @@ def _possible(store: Store, sizes: Sequence[int], numbers: Sequence[Sequence[int
             return False
     words_at, nodes_at = _places(sizes)
     n_codes, n_values = sizes[-1] if top > 1 and numbers[-1][2] else 0, sum(row[0] + row[1] for row in numbers)
-    if [len(array) for array in store[:4]] != [words_at[-1] + NEAR, nodes_at[-1], n_codes, n_values]:
+    if [len(array) for array in store[:4]] != [words_at[-1], nodes_at[-1], n_codes, n_values]:
         return False
     for level in _levels(store, sizes):
         if not ((level.share >= 0).all() and (level.share <= 1.0 + 1e-3).all()):

@@ -64,8 +64,6 @@ class HMM(ChainTagger, NextWord):
         Names of the states: known ones, and ``#0``, ``#1``, ... for others.
     vocabulary_ : tuple of str
         Words of the model, ``<unk>`` among them if it has that symbol; integers as strings.
-    induced_ : bool
-        True if no state was known.
     report_ : FitReport
         Report of the training; ``details["posterior"]`` after variational Bayes, ``details["restarts"]`` after several
         starts.
@@ -80,7 +78,7 @@ class HMM(ChainTagger, NextWord):
     family: ClassVar[str] = "hmm"
     _tokens: ClassVar[tuple[type, ...]] = SYMBOLS
     _title: ClassVar[str] = "Hidden Markov model"
-    induced_: bool = later()
+    _induced: bool = later()
     _any_chain: Any = later()  # with the beam that was set when it was last used
     _emissions: Emissions = later()
     _speaker: StateSpeaker | None = later(None)
@@ -362,12 +360,12 @@ class HMM(ChainTagger, NextWord):
             rows.append((state, [list(word) for word in self.top_words(state, n)], after))
         facts = {
             "order": self.order,
-            "induced": self.induced_,
+            "induced": self._induced,
             "labels": list(self._labels),
             "words": len(self.known_words()),
         }
         tables = [Table("states", "Words and next states of each state", ("state", "words", "next"), rows)]
-        kind = "induced" if self.induced_ else "labeled"
+        kind = "induced" if self._induced else "labeled"
         return Description(f"HMM of order {self.order} with {len(self._labels)} {kind} states", facts, tables)
 
     def _development(self, dev: Dev) -> tuple[Development, Any]:
@@ -394,7 +392,7 @@ class HMM(ChainTagger, NextWord):
 
     def _set(self, learned: Learned) -> Self:
         self._labels, self._any_chain, self._emissions = learned.labels, learned.chain, learned.emissions
-        self.induced_, self.report_, self.calibration_ = learned.induced, learned.report, None
+        self._induced, self.report_, self.calibration_ = learned.induced, learned.report, None
         words = [str(word) for word in learned.emissions.words]
         self._words = Vocabulary(words, unknown=UNKNOWN if UNKNOWN in words else None)
         return self
@@ -425,7 +423,7 @@ class HMM(ChainTagger, NextWord):
         emissions, arrays = self._emissions.state()
         plain: dict[str, Any] = {
             "labels": list(self._labels),
-            "induced": self.induced_,
+            "induced": self._induced,
             "order": self._chain.order,
             "end": self._chain.has_end,
             "emissions": emissions,

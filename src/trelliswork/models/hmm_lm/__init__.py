@@ -105,7 +105,7 @@ class HMMLanguageModel(Incremental):
     family: ClassVar[str] = "hmm-lm"
     _tokens: ClassVar[tuple[type, ...]] = (*COLUMNS, set, frozenset, type(None))  # also any word, or one of some
     _title: ClassVar[str] = "HMM language model"
-    _fit_sets: ClassVar[str] = "network_"
+    _fit_sets: ClassVar[str] = "_network"
     _tables: Tables | None = later(None)
     _speaker: BlockSpeaker | None = later(None)
     _steering: Steering | None = later(None)  # of the last rules about words
@@ -234,8 +234,8 @@ class HMMLanguageModel(Incremental):
         if not watch.resumes():
             start_network(network, data, self.seed, watch)
         report = train(network, data, settings, watch, seconds=time.perf_counter() - started)
-        self._words, self.network_, self.report_ = words, network, report
-        self.n_tokens_, self._tables, self._speaker = data.n_tokens, None, None
+        self._words, self._network, self.report_ = words, network, report
+        self._n_tokens, self._tables, self._speaker = data.n_tokens, None, None
         self._frequencies = self._counted(data)
         return self
 
@@ -245,7 +245,7 @@ class HMMLanguageModel(Incremental):
         share = min(1.0, COUNTED / data.n_tokens)
         some = data.select(np.flatnonzero(np.diff(np.floor(share * np.arange(len(data) + 1)))))
         counts = torch.zeros(tables.log_start.shape, dtype=torch.float64)
-        with threads_for(self.network_):
+        with threads_for(self._network):
             for at, p in lowrank.posteriors(*tables[:3], some.words, some.offsets, tables.blocks):
                 inner = torch.from_numpy(some.words[at] != len(self._words))  # no sentence ends
                 counts.index_add_(0, torch.from_numpy(tables.blocks[some.words[at]])[inner], p[inner].double())
@@ -493,8 +493,8 @@ class HMMLanguageModel(Incremental):
 
     def _state_number(self, state: str) -> int:
         number = whole_number(str(state).removeprefix("#"))
-        if number is None or number >= self.n_states_:
-            raise ValueRangeError(f"the model has states #0 to #{self.n_states_ - 1}, got {shorten(str(state))}.")
+        if number is None or number >= self._n_states:
+            raise ValueRangeError(f"the model has states #0 to #{self._n_states - 1}, got {shorten(str(state))}.")
         return number
 
     def _state_frequencies(self) -> NDArray[np.float64]:
@@ -506,14 +506,9 @@ class HMMLanguageModel(Incremental):
     @torch.no_grad()
     def transitions(self) -> NDArray[np.float32]:
         """Return p(next state | state) (S, S); with blocks, a row lacks the probability of the sentence end."""
-        log_start, transition, _, _ = self._computed()
-        C, k = log_start.shape
-        if not isinstance(transition, lowrank.Blocks):
-            return transition.dense()[0].numpy().copy()
-        check_cost(f"a matrix of {self.n_states_:,} states", n_bytes=8.0 * self.n_states_**2)
-        pairs = np.stack([np.repeat(np.arange(C - 1), C - 1), np.tile(np.arange(C - 1), C - 1)], axis=1)
-        blocks = transition.between(pairs).dense(pairs).reshape(C - 1, C - 1, k, k)
-        return blocks.transpose(1, 2).reshape(self.n_states_, self.n_states_).numpy()
+        S = self._n_states
+        check_cost(f"a matrix of {S:,} states", n_bytes=8.0 * S**2)
+        return self._computed().transition.dense()[0, :S, :S].numpy().copy()
 
     def _spectrum(self) -> NDArray[np.float64]:
         """Return the singular values of the transition matrix, largest first: R for low rank, else S."""
@@ -529,15 +524,15 @@ class HMMLanguageModel(Incremental):
         """Return the probabilities of the model; with blocks, the last block is that of the sentence end."""
         self._check_fitted()
         if self._tables is None:
-            with threads_for(self.network_):
-                self._tables = self.network_.tables()
+            with threads_for(self._network):
+                self._tables = self._network.tables()
         return self._tables
 
     @property
-    def n_states_(self) -> int:
+    def _n_states(self) -> int:
         """Number of states of the fitted model."""
         self._check_fitted()
-        return self.network_.shape.n_states
+        return self._network.shape.n_states
 
     def known_words(self) -> set[str]:
         """Return the words of training."""
@@ -551,20 +546,20 @@ class HMMLanguageModel(Incremental):
         else:
             chosen = (-frequencies).argsort(kind="stable")[:n].tolist()
         facts: dict[str, Any] = {
-            "states": self.n_states_,
+            "states": self._n_states,
             "words": len(self._words),
             "dev_perplexity": None if self.report_.dev is None else float(np.exp(-self.report_.dev)),
         }
-        if self.n_states_ <= SPECTRUM_STATES:
+        if self._n_states <= SPECTRUM_STATES:
             spectrum = self._spectrum()
             facts |= {"rank": int((spectrum > 1e-5).sum()), "spectrum": spectrum[:n].tolist()}
         rows: list[tuple[Any, ...]] = [
             (f"#{z}", float(frequencies[z]), [list(word) for word in self.top_words(f"#{z}", n)]) for z in chosen
         ]
         tables = [Table("top_words", "Words of the most frequent states", ("state", "frequency", "words"), rows)]
-        if self.network_.clusters is not None:
+        if self._network.clusters is not None:
             tables += self._described_blocks(n, chosen, frequencies)
-        return Description(f"HMM language model with {self.n_states_} states", facts, tables)
+        return Description(f"HMM language model with {self._n_states} states", facts, tables)
 
     @torch.no_grad()
     def _described_blocks(self, n: int, chosen: list[int], frequencies: NDArray[np.float64]) -> list[Table]:
@@ -610,20 +605,20 @@ class HMMLanguageModel(Incremental):
 
     def _state(self) -> tuple[dict[str, Any], Arrays]:
         plain: dict[str, Any] = {
-            "shape": asdict(self.network_.shape),
+            "shape": asdict(self._network.shape),
             "words": list(self._words),
-            "tokens": self.n_tokens_,
+            "tokens": self._n_tokens,
         }
-        arrays = {f"network.{name}": value.detach().numpy() for name, value in self.network_.state_dict().items()}
+        arrays = {f"network.{name}": value.detach().numpy() for name, value in self._network.state_dict().items()}
         arrays["frequencies"] = self._state_frequencies()
-        if self.network_.clusters is not None:
-            arrays["clusters"] = self.network_.clusters
+        if self._network.clusters is not None:
+            arrays["clusters"] = self._network.clusters
         return plain, arrays
 
     def _restore(self, plain: dict[str, Any], arrays: Arrays) -> None:
         words = restored_vocabulary(plain["words"])
         network = restored_network(plain["shape"], arrays, len(words) + 1)
-        self._words, self.network_, self.n_tokens_ = words, network, plain["tokens"]
+        self._words, self._network, self._n_tokens = words, network, plain["tokens"]
         self._frequencies = arrays.get("frequencies")
         if self._frequencies is None or self._frequencies.shape != (network.shape.n_states,):
             raise DataError("the weights do not match model.json: they have no frequency of each state.")

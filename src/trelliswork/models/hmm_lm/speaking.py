@@ -11,25 +11,35 @@ from trelliswork.inference import lowrank
 from trelliswork.models.hmm.steering import Doubles, Speaker
 from trelliswork.models.hmm_lm.network import Tables
 
+MOST_PAIRS = 1 << 27  # of states whose transitions are kept as one matrix: 1 GB
+
 
 class BlockSpeaker(Speaker):
-    """An HMM with states in blocks: state z of block c is number c k + z. A step takes all pairs of blocks."""
+    """An HMM with states in blocks: state z of block c is number c k + z.
+
+    A step takes O(S R) with low rank, else O(S^2): beyond 11,000 states each step computes the transitions anew.
+    """
 
     def __init__(self, tables: Tables, words: Sequence[str]) -> None:
         self.words, self._shape = words, tables.log_start.shape
         self.start = tables.log_start.double().exp().numpy().reshape(-1)
-        self._transition = lowrank.double(tables.transition)
+        self._transition, self._moved_shape = lowrank.double(tables.transition), self._shape
+        if isinstance(tables.transition, lowrank.Blocks) and not tables.transition.features:
+            n = len(self.start)
+            if n**2 <= MOST_PAIRS:
+                with torch.no_grad():
+                    self._transition, self._moved_shape = lowrank.Dense(self._transition.dense()[0]), (1, n)
         self._emission, self._blocks = tables.log_emission.double().exp(), torch.from_numpy(tables.blocks)
-        self._every = np.arange(self._shape[0])
+        self._every = np.arange(self._moved_shape[0])
 
     def ahead(self, values: Doubles) -> Doubles:
         """Return the expected values (K, n) of the next state."""
-        rows = torch.from_numpy(values).reshape(*self._shape, -1).transpose(1, 2).contiguous()
+        rows = torch.from_numpy(values).reshape(*self._moved_shape, -1).transpose(1, 2).contiguous()
         return self._moved(rows, back=True).transpose(1, 2).reshape(values.shape).numpy()
 
     def after(self, states: Doubles) -> Doubles:
         """Return p(next state) (K,) from p(state)."""
-        return self._moved(torch.from_numpy(states).reshape(self._shape)).numpy().reshape(-1)
+        return self._moved(torch.from_numpy(states).reshape(self._moved_shape)).numpy().reshape(-1)
 
     def emitted(self, which: NDArray[np.bool_]) -> Doubles:
         """Return the probability (K,) that a state emits one of some words (V + 1,)."""

@@ -72,13 +72,9 @@ class MRFLanguageModel(LanguageModel):
     ----------
     vocabulary_ : tuple of str
         Id 0 is the pad ``<s>``.
-    field_ : MRFField
-        Scores, and the cover that bounds them.
     report_ : FitReport
         Its value is minus the bound per position, penalty included (pseudo-likelihood: minus the mean log p per word);
         ``history[i].dev`` is the bound of the development data (mean log p).
-    n_positions_, n_tokens_ : int
-        Size of the training text: with K pads per sentence, and with one end per sentence.
 
     Examples
     --------
@@ -91,7 +87,7 @@ class MRFLanguageModel(LanguageModel):
     family: ClassVar[str] = "mrf-lm"
     _sums_blanks: ClassVar[bool] = False
     _title: ClassVar[str] = "Markov random field language model"
-    _fit_sets: ClassVar[str] = "field_"
+    _fit_sets: ClassVar[str] = "_field"
 
     window: Annotated[
         int,
@@ -206,8 +202,8 @@ class MRFLanguageModel(LanguageModel):
             else:
                 field, report = learn_spectral(self, moments, other, callback)
         # Set together at the end: a fit that fails leaves the learned attributes unchanged.
-        self.field_, self.report_, self._words = field, report, moments.vocabulary
-        self.n_positions_, self.n_tokens_ = moments.n_positions, moments.n_tokens + moments.n_sentences
+        self._field, self.report_, self._words = field, report, moments.vocabulary
+        self._n_positions, self._n_tokens = moments.n_positions, moments.n_tokens + moments.n_sentences
         return self
 
     def log_prob(self, X: Source) -> NDArray[np.float64]:
@@ -219,20 +215,20 @@ class MRFLanguageModel(LanguageModel):
 
     def _evidence(self, X: Source) -> tuple[NDArray[np.float64], int]:
         ids = self._ids(X)
-        return self._field().log_likelihoods(ids), sum(map(len, ids)) + len(ids)
+        return self._fitted_field().log_likelihoods(ids), sum(map(len, ids)) + len(ids)
 
     @property
     def kind(self) -> str:
         """Whether log-probabilities of text are "exact" or "lower" bounds."""
-        return "exact" if self._field().exact else "lower"
+        return "exact" if self._fitted_field().exact else "lower"
 
     @property
-    def bound_(self) -> str:
+    def _bound_kind(self) -> str:
         """Bound of the text in a circle, which training maximizes: exact, chain or star.
 
         "exact" only for window 1 with all weight on the chain.
         """
-        if self._field().K == 1 and self.field_.weights[0] > 1 - 1e-9:
+        if self._fitted_field().K == 1 and self._field.weights[0] > 1 - 1e-9:
             return "exact"
         return self.bound if self.algorithm == "lifted" else "chain"
 
@@ -255,7 +251,7 @@ class MRFLanguageModel(LanguageModel):
             check_count(name, value)
         if n_samples < 2:
             raise ValueRangeError("n_samples must be at least 2, got 1: a single sample has no standard error.")
-        return estimate(self._field(), self._some_ids(X), n_lengths, n_samples, n_steps, seed)
+        return estimate(self._fitted_field(), self._some_ids(X), n_lengths, n_samples, n_steps, seed)
 
     def fill(self, sentence: str | Sequence[str | None], n: int = 10, *, unknown: bool = False) -> list[Ranked]:
         """Return the n most probable words for each blank (``None``, or ``___`` in a string), given all other words.
@@ -270,7 +266,7 @@ class MRFLanguageModel(LanguageModel):
         (ids,) = self._ids([[self._words[1] if word is None else word for word in words]])  # any word for blanks
         left_out = self._left_out(unknown)
         distributions = fill_blanks(
-            ids, where, lambda ids, t: blank_words(self.field_, ids[:t], ids[t + 1 :]), self._ids_of(left_out)
+            ids, where, lambda ids, t: blank_words(self._field, ids[:t], ids[t + 1 :]), self._ids_of(left_out)
         )
         names = self._words.items[1:]  # the pad is not a word
         return [best_words(names, p[1:], n, left_out) for p in distributions]
@@ -288,7 +284,7 @@ class MRFLanguageModel(LanguageModel):
         sweeps : int
             Sweeps of Gibbs sampling.
         """
-        field = self._field()
+        field = self._fitted_field()
         check_count("n", n)
         check_count("max_length", max_length)
         check_count("sweeps", sweeps)
@@ -305,9 +301,9 @@ class MRFLanguageModel(LanguageModel):
             their singular values to this power. 0 gives all dimensions the same weight, 1 gives words with similar
             rows of the tables similar vectors. With algorithm "spectral" U is that of 0.
         """
-        if self._field().form == "full":
+        if self._fitted_field().form == "full":
             raise ValueRangeError("a full-rank model has no vectors of words: use form='UW' or 'URW'.")
-        return self.field_.factors["left"] if scaling is None else canonical_vectors(self.field_, scaling)
+        return self._field.factors["left"] if scaling is None else canonical_vectors(self._field, scaling)
 
     def neighbors(self, word: str, n: int = 10) -> list[tuple[str, float]]:
         """Return the n words whose vectors have the largest cosines with that of a word."""
@@ -323,7 +319,7 @@ class MRFLanguageModel(LanguageModel):
 
     def describe(self, n: int = 20, label: str | None = None) -> Description:
         """Return shape and bound of the model, how training ended, and neighbors of frequent words, or of one word."""
-        field = self._field()
+        field = self._fitted_field()
         words, k = (self._words.items[1 : n + 1], 5) if label is None else ([label], n)
         facts = {
             "words": len(self._words) - 1,
@@ -332,10 +328,10 @@ class MRFLanguageModel(LanguageModel):
             "rank": None if self.form == "full" else self.rank,
             "unary": self.unary,
             "algorithm": self.algorithm,
-            "bound": self.bound_,
+            "bound": self._bound_kind,
             "cover_weights": field.weights.tolist(),
-            "positions": self.n_positions_,
-            "tokens": self.n_tokens_,
+            "positions": self._n_positions,
+            "tokens": self._n_tokens,
             "per": "word" if self.algorithm == "pseudo-likelihood" else "position",
         }
         rows: list[tuple[Any, ...]] = []
@@ -345,15 +341,15 @@ class MRFLanguageModel(LanguageModel):
         tables = [Table("neighbors", f"Neighbors of {about}", ("word", "neighbors"), rows)]
         return Description(f"Markov random field with window {self.window}", facts, tables)
 
-    def _field(self) -> MRFField:
+    def _fitted_field(self) -> MRFField:
         self._check_fitted()
-        return self.field_
+        return self._field
 
     def _same_words(self, vocabulary: Vocabulary) -> MRFField:
         self._check_fitted()
         if self._words.items != vocabulary.items:
             raise ValueRangeError("start has another vocabulary: count both texts with the same one.")
-        return self.field_
+        return self._field
 
     def _moments(self, X: Source | Moments, vocabulary: Vocabulary | None, counting: Any = None) -> Moments:
         return moments_of(X, self.window, vocabulary, {k: getattr(self, k) for k in WORD_LIMITS}, counting)
@@ -370,16 +366,16 @@ class MRFLanguageModel(LanguageModel):
         return ids
 
     def _state(self) -> tuple[dict[str, Any], Arrays]:
-        plain, arrays = self.field_.state()
+        plain, arrays = self._field.state()
         plain |= {
             "words": self._words.items,
             "unknown": self._words.unknown_word,
-            "positions": self.n_positions_,
-            "tokens": self.n_tokens_,
+            "positions": self._n_positions,
+            "tokens": self._n_tokens,
         }
         return plain, arrays
 
     def _restore(self, plain: dict[str, Any], arrays: Arrays) -> None:
         self._words = Vocabulary.restored(plain["words"], plain["unknown"])
-        self.field_ = MRFField.from_state(plain, arrays, len(self._words))
-        self.n_positions_, self.n_tokens_ = plain["positions"], plain["tokens"]
+        self._field = MRFField.from_state(plain, arrays, len(self._words))
+        self._n_positions, self._n_tokens = plain["positions"], plain["tokens"]

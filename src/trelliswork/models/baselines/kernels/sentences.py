@@ -28,7 +28,7 @@ SEPARATOR, LINE = 31, 10  # between words, if it is not white space; between sen
 OTHER = -1  # a text that needs the general functions: most likely an error
 BLOCK = 512  # tokens
 LEAST = 1e-150  # least product of probabilities; the next one is above 1e-99
-NEAR = 16  # words that are compared at once; after the last word there are as many zeros
+FIRST_STEP = 8  # words between the place of a word in an even spread and the next one that is compared
 AHEAD = 12  # tokens between the request of a cache line and its use
 
 
@@ -62,20 +62,22 @@ def _guess(begin, end, word, scale):
 def _find(words, begin, end, word, scale):
     """Return the index of a word in ``words[begin:end]``, which rise, or -1.
 
-    The search begins with `NEAR` words around the place where the word would be in an even spread, and goes on by
-    bisection on the side of the word.
+    The search begins where the word would be in an even spread, takes ever longer steps towards it, and ends by
+    bisection.
     """
-    last, first = end, max(min(_guess(begin, end, word, scale) - NEAR // 2, end - NEAR), begin)
-    size = min(NEAR, end - first)
-    n = 0
-    for k in range(NEAR):  # of a constant length, so these are a few comparisons of vectors
-        n += (np.int64(get(words, first + k)) < word) & (k < size)
-    if 0 < n < size:
-        begin = end = first + n
-    elif n:
-        begin = first + size
+    i, step, last = _guess(begin, end, word, scale), FIRST_STEP, end
+    if np.int64(get(words, i)) < word:
+        begin = i + 1
+        while begin + step < end and np.int64(get(words, begin + step - 1)) < word:
+            begin += step
+            step *= 2
+        end = min(end, begin + step)
     else:
-        end = first
+        end = i
+        while end - step > begin and np.int64(get(words, end - step)) >= word:
+            end -= step
+            step *= 2
+        begin = max(begin, end - step)
     while begin < end:
         middle = (begin + end) >> 1
         if np.int64(get(words, middle)) < word:
