@@ -23,7 +23,8 @@ class BlockSpeaker(Speaker):
     def __init__(self, tables: Tables, words: Sequence[str]) -> None:
         self.words, self._shape = words, tables.log_start.shape
         self.start = tables.log_start.double().exp().numpy().reshape(-1)
-        self._transition, self._moved_shape = lowrank.double(tables.transition), self._shape
+        self._transition = lowrank.double(tables.transition)
+        self._moved_shape: tuple[int, ...] = self._shape
         if isinstance(tables.transition, lowrank.Blocks) and not tables.transition.features:
             n = len(self.start)
             if n**2 <= MOST_PAIRS:
