@@ -155,13 +155,6 @@ class Blocks:
         log_sums = torch.log(sums.clamp_min(torch.finfo(sums.dtype).tiny))[first, :, second]
         return LowRank(left, right, -log_sums if log_scale is None else log_scale - log_sums)
 
-    def dense(self) -> Tensor:
-        """Return the matrix of the transitions of all C k states, as that of one block (1, C k, C k)."""
-        C, k = self.left.shape[:2]
-        pairs = np.indices((C, C)).reshape(2, -1).T
-        matrices = self.between(pairs).dense(pairs).reshape(C, C, k, k)
-        return matrices.transpose(1, 2).reshape(1, C * k, C * k)
-
 
 class _Softmax(torch.autograd.Function):
     """Softmax over the states of the block after, for each move: (M, k, k)."""

@@ -47,7 +47,7 @@ from trelliswork.models.hmm_lm.fitting import (
 from trelliswork.models.hmm_lm.kernel_features import FeatureMap
 from trelliswork.models.hmm_lm.network import NetworkShape, Projection, Tables
 from trelliswork.models.hmm_lm.objective import Sentences
-from trelliswork.models.hmm_lm.speaking import BlockSpeaker
+from trelliswork.models.hmm_lm.speaking import BlockSpeaker, matrix_of
 from trelliswork.models.hmm_lm.training import TrainingSettings, text_development, train
 from trelliswork.models.hmm_lm.training import torch_threads as threads_for
 from trelliswork.models.parameters import (
@@ -503,12 +503,11 @@ class HMMLanguageModel(Incremental):
         assert self._frequencies is not None
         return self._frequencies.copy()
 
-    @torch.no_grad()
     def transitions(self) -> NDArray[np.float32]:
         """Return p(next state | state) (S, S); with blocks, a row lacks the probability of the sentence end."""
         S = self._n_states
         check_cost(f"a matrix of {S:,} states", n_bytes=8.0 * S**2)
-        return self._computed().transition.dense()[0, :S, :S].numpy().copy()
+        return matrix_of(self._computed().transition)[:S, :S].numpy().copy()
 
     def _spectrum(self) -> NDArray[np.float64]:
         """Return the singular values of the transition matrix, largest first: R for low rank, else S."""

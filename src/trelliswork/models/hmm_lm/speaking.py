@@ -14,6 +14,17 @@ from trelliswork.models.hmm_lm.network import Tables
 MOST_PAIRS = 1 << 27  # of states whose transitions are kept as one matrix: 1 GB
 
 
+@torch.no_grad()
+def matrix_of(transition: lowrank.Blocks | lowrank.Transition) -> Tensor:
+    """Return the transitions of all states, with blocks also those of the sentence end, as one matrix."""
+    if not isinstance(transition, lowrank.Blocks):
+        return transition.dense()[0]
+    C, k = transition.left.shape[:2]
+    pairs = np.indices((C, C)).reshape(2, -1).T
+    matrices = transition.between(pairs).dense(pairs).reshape(C, C, k, k)
+    return matrices.transpose(1, 2).reshape(C * k, C * k)
+
+
 class BlockSpeaker(Speaker):
     """An HMM with states in blocks: state z of block c is number c k + z.
 
@@ -28,8 +39,7 @@ class BlockSpeaker(Speaker):
         if isinstance(tables.transition, lowrank.Blocks) and not tables.transition.features:
             n = len(self.start)
             if n**2 <= MOST_PAIRS:
-                with torch.no_grad():
-                    self._transition, self._moved_shape = lowrank.Dense(self._transition.dense()[0]), (1, n)
+                self._transition, self._moved_shape = lowrank.Dense(matrix_of(self._transition)), (1, n)
         self._emission, self._blocks = tables.log_emission.double().exp(), torch.from_numpy(tables.blocks)
         self._every = np.arange(self._moved_shape[0])
 
