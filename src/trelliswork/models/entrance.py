@@ -132,8 +132,7 @@ def _problem(word: Any, kinds: tuple[type, ...]) -> str:
 
 def check_input(model: Any, method: str, given: dict[str, Any]) -> None:
     """Check the sentences, and of a tagger the labels and the evidence, among the arguments of a method."""
-    kind = type(model)  # an attribute that is missing takes long to find out of a model itself
-    parser, tagger = hasattr(kind, "constituents"), hasattr(kind, "predict_spans")
+    parser, tagger = hasattr(type(model), "constituents"), hasattr(type(model), "predict_spans")
     if not parser and not tagger:  # a language model, which also reads files and streams
         if given["X"] is None or (type(given["X"]) is list and not any(isinstance(x, NAMES) for x in given["X"][:1])):
             check_sentences(given["X"], (str,) if method == "fit" else model._tokens)

@@ -36,10 +36,9 @@ class BlockSpeaker(Speaker):
         self.start = tables.log_start.double().exp().numpy().reshape(-1)
         self._transition = lowrank.double(tables.transition)
         self._moved_shape: tuple[int, ...] = self._shape
-        if isinstance(tables.transition, lowrank.Blocks) and not tables.transition.features:
-            n = len(self.start)
-            if n**2 <= MOST_PAIRS:
-                self._transition, self._moved_shape = lowrank.Dense(matrix_of(self._transition)), (1, n)
+        n, is_blocks = len(self.start), isinstance(tables.transition, lowrank.Blocks)
+        if is_blocks and not tables.transition.features and n**2 <= MOST_PAIRS:  # type: ignore[union-attr]
+            self._transition, self._moved_shape = lowrank.Dense(matrix_of(self._transition)), (1, n)
         self._emission, self._blocks = tables.log_emission.double().exp(), torch.from_numpy(tables.blocks)
         self._every = np.arange(self._moved_shape[0])
 
