@@ -31,7 +31,7 @@ from trelliswork.errors import DataError, ValueRangeError
 from trelliswork.features.attributes import Attributes
 from trelliswork.features.extraction import check_columns, compress
 from trelliswork.features.kernels.columns import hash_template
-from trelliswork.features.ready import Rows, Sentences
+from trelliswork.features.ready import Names, Sentences
 from trelliswork.features.templates import Template, reach
 
 MOST_BITS = 30  # ids are int32
@@ -122,18 +122,17 @@ class HashedReadyExtractor(_Hashed):
 
     def transform(self, X: Sentences) -> Attributes:
         """Return the attributes of sentences."""
-        rows = Rows(X, _Hashes(64 - self.hash_bits).__getitem__)
-        return rows.attributes(rows.keys.astype(np.int32), self.n_attributes)
+        names = Names()
+        rows = names.read(X, learn=True)
+        ids = np.array([hash_string(name) >> (64 - self.hash_bits) for name in names.listed()], np.int32)
+        return rows.attributes(ids[rows.ids], self.n_attributes)
 
     fit = transform  # there is nothing to learn
 
 
 class _Hashes(dict[str, int]):
-    """Hashes of strings, without their ``shift`` lower bits, each computed once."""
-
-    def __init__(self, shift: int = 0) -> None:
-        self._shift = shift
+    """Hashes of strings, each computed once."""
 
     def __missing__(self, string: str) -> int:
-        self[string] = value = hash_string(string) >> self._shift
+        self[string] = value = hash_string(string)
         return value

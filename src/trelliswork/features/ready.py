@@ -1,15 +1,14 @@
 """Attributes that the user computed: a dict or a list of strings per token, as in sklearn-crfsuite.
 
-Strings are distinguished by 62 bits of Python's hash, which is stored with each string: looking up numbers in a compact
-table is faster than strings in a large dict (docs/benchmarks.md). The probability that two of a million attributes
-collide is one in ten million.
+The tokens of a few hundred sentences become one JSON text, which Python writes in C, and a kernel reads names and
+values from it: several times as fast as a loop over the attributes in Python.
 """
 
-from array import array
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import chain
-from math import isfinite
-from typing import Any, TypeGuard
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,12 +19,123 @@ from trelliswork.data.files import shorten
 from trelliswork.data.vocabulary import strings
 from trelliswork.errors import DataError
 from trelliswork.features.attributes import Attributes
-from trelliswork.features.numbering import Ids, Keys, Numbering
+from trelliswork.features.kernels import ready as kernels
 
-_LARGEST = float(np.finfo(np.float32).max)
-_BITS = (1 << 62) - 1
+Ids = NDArray[np.int32]
 Token = Mapping[str, Any] | Iterable[str]
 Sentences = Sequence[Sequence[Token]] | AttributeCorpus
+CHUNK = 500  # sentences whose text is in memory at a time
+_LARGEST = float(np.finfo(np.float32).max)
+
+
+class Items(list[Any]):
+    """Tokens of a sentence of which ``False`` is an attribute of value 0, as in python-crfsuite, and not absent."""
+
+
+class Names:
+    """Distinct names, numbered in order of appearance."""
+
+    def __init__(self, names: Sequence[str] = ()) -> None:
+        self._n = 0
+        self._make(max(8, len(names)), 64)
+        if names:
+            self.read([[list(names)]], learn=True)
+
+    def __len__(self) -> int:
+        return self._n
+
+    def listed(self) -> list[str]:
+        """Return the names in the order of their numbers."""
+        ends = self._arrays.ends[: self._n + 1].tolist()
+        text = self._arrays.text[: ends[-1]].tobytes()
+        return [text[a:b].decode("utf-8", "surrogatepass") for a, b in zip(ends, ends[1:], strict=False)]
+
+    def _make(self, room: int, size: int) -> None:
+        """Make arrays with room for names, and for their text, that have those of today."""
+        table = np.full(1 << (2 * room - 1).bit_length(), -1, np.int32)  # at most half full
+        ends = np.zeros(room + 1, np.int64)
+        new = kernels.Names(table, np.empty(room, np.uint64), ends, np.empty(size, np.uint8))
+        if self._n:
+            old = self._arrays
+            for now, before in zip(new[1:], old[1:], strict=True):
+                now[: len(before)] = before
+            kernels.rehash(self._n, new)
+        self._arrays = new
+
+    def read(self, X: Sentences, *, learn: bool = False) -> "Rows":
+        """Return the attributes of all tokens; names that are not known are added, or have the number -1."""
+        if isinstance(X, AttributeCorpus):
+            ids = self.read([[X.names]], learn=learn).ids[X.attributes]
+            return Rows(X.offsets, X.token_ptr, ids, None if X.values is None else X.values.astype(np.float32))
+        offsets = _running_sum(np.fromiter(map(len, X), np.int64, len(X)))
+        parts = [self._read(X[n : n + CHUNK], n, learn) for n in range(0, max(1, len(X)), CHUNK)]
+        if len(parts) == 1:
+            (one,) = parts
+            return Rows(offsets, one.token_ptr, one.ids, one.values)
+        ids, values = (np.concatenate([part[k] for part in parts]) for k in range(2))
+        sizes = np.concatenate([np.diff(part.token_ptr) for part in parts])
+        return Rows(offsets, _running_sum(sizes), ids, values)
+
+    def _read(self, sentences: Sequence[Sequence[Token]], first: int, learn: bool) -> kernels.Found:
+        tokens, zeros = list(chain.from_iterable(sentences)), isinstance(next(iter(sentences), None), Items)
+        try:
+            text = _bytes(tokens)
+        except (TypeError, ValueError, RecursionError):  # keys of bytes, for example
+            text = _bytes([dict(named(token, where, zeros=zeros)) for where, token in _places(sentences, first)])
+        name, stack = np.empty(len(text), np.uint8), np.empty((kernels.DEEPEST, 3), np.int64)
+        most = len(text) // 3  # quotes and a comma
+        found = kernels.Found(np.empty(most, np.int32), np.empty(most, np.float32), np.zeros(len(tokens) + 1, np.int64))
+        at = np.array([1, 0, 0, self._n], np.int64)
+        while (status := kernels.read(text, learn, zeros, self._arrays, name, stack, found, at)) == kernels.FULL:
+            self._n, room, size = int(at[3]), len(self._arrays.hashes), len(self._arrays.text)
+            full = self._n == room
+            self._make(2 * room if full else room, size if full else 2 * size + len(name))
+        self._n = int(at[3])
+        if status == kernels.ODD:
+            for where, token in _places(sentences, first):
+                named(token, where)
+            raise DataError(f"attributes may be nested in {kernels.DEEPEST} levels at most.")
+        return kernels.Found(found.ids[: at[2]], found.values[: at[2]], found.token_ptr)
+
+
+def _plain(value: Any) -> Any:
+    """Return what JSON can write."""
+    if isinstance(value, bytes):
+        return value.decode(errors="replace")
+    if isinstance(value, np.generic):
+        return value.item()
+    if isinstance(value, Mapping):
+        return dict(value)
+    if isinstance(value, Iterable):
+        return list(value)
+    raise TypeError
+
+
+_encode = json.JSONEncoder(ensure_ascii=False, check_circular=False, separators=(",", ":"), default=_plain).encode
+
+
+def _bytes(tokens: list[Any]) -> NDArray[np.uint8]:
+    return np.frombuffer(_encode(tokens).encode("utf-8", "surrogatepass"), np.uint8)
+
+
+@dataclass(frozen=True)
+class Rows:
+    """The attributes of all tokens of sentences."""
+
+    offsets: NDArray[np.int64]  # (n_sentences + 1,)
+    token_ptr: NDArray[np.int64]  # (n_tokens + 1,)
+    ids: Ids  # (n,) -1 if it is unknown
+    values: NDArray[np.float32] | None  # (n,) None if all are 1
+
+    def attributes(self, ids: Ids, n_attributes: int) -> Attributes:
+        """Return the rows with these ids, of ``n_attributes`` different ones, without those of -1."""
+        token_ptr, values = self.token_ptr, self.values
+        if values is not None and (values == 1).all():
+            values = None
+        kept = ids >= 0
+        if not kept.all():
+            token_ptr, ids, values = _running_sum(kept)[token_ptr], ids[kept], None if values is None else values[kept]
+        return Attributes(self.offsets, token_ptr, ids, values, n_attributes)
 
 
 class ReadyExtractor:
@@ -37,11 +147,7 @@ class ReadyExtractor:
 
     def __init__(self, names: Sequence[str] = (), *, min_count: int = 1) -> None:
         self.min_count = min_count
-        self._set(names)
-
-    def _set(self, names: Iterable[str]) -> None:
-        self._names = list(names)
-        self._table = Numbering(_keys(self._names))
+        self._names = Names(names)
 
     @property
     def n_attributes(self) -> int:
@@ -50,114 +156,51 @@ class ReadyExtractor:
 
     def names(self) -> list[str]:
         """Return the names in the order of their ids."""
-        return list(self._names)
+        return self._names.listed()
 
     def fit(self, X: Sentences) -> Attributes:
         """Learn and return the attributes of sentences."""
-        rows = Rows(X)
-        rows.keys &= _BITS
-        ids = Numbering.of(rows.keys)[1]
-        # Ids count up as names appear: a name is new where the largest id so far grows.
-        names = _checked(rows.names_at(np.flatnonzero(np.diff(np.maximum.accumulate(ids), prepend=-1))))
-        counts = np.bincount(ids, minlength=len(names)).tolist()
-        self._set(frequent(dict(zip(names, counts, strict=True)), self.min_count))  # on all ranks together
-        return rows.attributes(self._table.look_up(_keys(names))[ids], len(self._names))
+        found = Names()
+        rows = found.read(X, learn=True)
+        names, counts = found.listed(), np.bincount(rows.ids, minlength=len(found)).tolist()
+        try:
+            "".join(names).encode()
+        except UnicodeEncodeError:
+            odd = next(name for name in names if name != name.encode(errors="ignore").decode())
+            raise DataError(
+                f"the name of an attribute must be a string of whole characters, got {shorten(odd)}."
+            ) from None
+        kept = frequent(dict(zip(names, counts, strict=True)), self.min_count)  # on all ranks together
+        self._names = Names(list(kept))
+        return rows.attributes(self._names.read([[names]]).ids[rows.ids], self.n_attributes)
 
     def transform(self, X: Sentences) -> Attributes:
         """Return the known attributes of other sentences."""
-        rows = Rows(X)
-        rows.keys &= _BITS
-        return rows.attributes(self._table.look_up(rows.keys), len(self._names))
+        rows = self._names.read(X)
+        return rows.attributes(rows.ids, self.n_attributes)
 
     def state(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
         """Return what it has learned, for ``restore``: plain data for JSON, and no arrays."""
-        return {"names": self._names}, {}
+        return {"names": self.names()}, {}
 
     def restore(self, plain: Mapping[str, Any], arrays: object) -> None:
         """Continue from ``state``'s result."""
-        self._set(strings(plain["names"]))
-
-
-_LISTS, _NUMBERS, _TEXTS = {list}, {float}, {str}
-
-
-class Rows:
-    """The attributes of all sentences as int64 keys of their names."""
-
-    def __init__(self, X: Sentences, key: Callable[[str], int] = hash) -> None:
-        self._tokens: list[Sequence[str]] = []
-        self._corpus: AttributeCorpus | None = None
-        if isinstance(X, AttributeCorpus):
-            self.keys: Keys = np.fromiter(map(key, X.names), np.int64, len(X.names))[X.attributes]
-            self._values = None if X.values is None else X.values.astype(np.float32)
-            self._offsets, self._token_ptr, self._corpus = X.offsets, X.token_ptr, X
-            return
-        hashes, values, lengths = array("q"), array("f"), array("q")
-        for n, sentence in enumerate(X):
-            lengths.append(len(sentence))
-            if not values and set(map(type, sentence)) <= _LISTS:  # the common case, without a Python loop
-                self._tokens += sentence  # type: ignore[arg-type]
-                hashes.extend(map(key, chain.from_iterable(sentence)))
-                continue
-            for t, token in enumerate(sentence):
-                if type(token) is list:
-                    names, weights = token, None
-                elif _is_plain(token):
-                    names, weights = list(token), list(token.values())
-                else:
-                    pairs = named(token, f"sentence {n}, token {t}")
-                    names, weights = [name for name, _ in pairs], [value for _, value in pairs]
-                if values or (weights is not None and weights.count(1.0) < len(weights)):
-                    if not values:
-                        values.extend([1.0] * len(hashes))  # all values so far were 1
-                    values.extend([1.0] * len(names) if weights is None else weights)
-                hashes.extend(map(key, names))
-                self._tokens.append(names)
-        self.keys = np.frombuffer(hashes, np.int64) if hashes else np.empty(0, np.int64)
-        self._values = np.array(values, np.float32) if values else None
-        self._offsets = _running_sum(np.array(lengths, np.int64))
-        self._token_ptr = _running_sum(np.fromiter(map(len, self._tokens), np.int64, len(self._tokens)))
-
-    def names_at(self, places: NDArray[np.int64]) -> list[str]:
-        """Return the names at flat positions."""
-        if self._corpus is not None:
-            return [self._corpus.names[k] for k in self._corpus.attributes[places].tolist()]
-        token = np.searchsorted(self._token_ptr, places, side="right") - 1
-        within = places - self._token_ptr[token]
-        tokens = self._tokens
-        return [tokens[i][k] for i, k in zip(token.tolist(), within.tolist(), strict=True)]
-
-    def attributes(self, ids: Ids, n_attributes: int) -> Attributes:
-        """Return the rows with these ids, of ``n_attributes`` different ones, without those of -1."""
-        token_ptr, values = self._token_ptr, self._values
-        if values is not None and (values == 1).all():
-            values = None
-        kept = ids >= 0
-        if not kept.all():
-            token_ptr, ids, values = _running_sum(kept)[token_ptr], ids[kept], None if values is None else values[kept]
-        return Attributes(self._offsets, token_ptr, ids, values, n_attributes)
+        self._names = Names(strings(plain["names"]))
 
 
 def _running_sum(values: NDArray[Any]) -> NDArray[np.int64]:
     return np.concatenate([[0], np.cumsum(values, dtype=np.int64)])
 
 
-def _checked(names: list[str]) -> list[str]:
-    """Return the names of attributes; raise an error if one is not a string that UTF-8 can write."""
-    try:
-        "".join(names).encode()
-    except (TypeError, UnicodeEncodeError):
-        odd = next(n for n in names if not isinstance(n, str) or n != n.encode(errors="ignore").decode())
-        raise DataError(f"the name of an attribute must be a string of whole characters, got {shorten(odd)}.") from None
-    return names
-
-
-def _keys(names: Sequence[str]) -> Keys:
-    return np.fromiter(map(hash, names), np.int64, len(names)) & _BITS
+def _places(sentences: Sequence[Sequence[Token]], first: int) -> Iterable[tuple[str, Token]]:
+    """Yield each token, after the words that say where it is."""
+    for n, sentence in enumerate(sentences, start=first):
+        for t, token in enumerate(sentence):
+            yield f"sentence {n}, token {t}", token
 
 
 def named(token: Token, where: str = "a token", *, zeros: bool = False) -> list[tuple[str, float]]:
-    """Return names and values of the attributes of a token; with ``zeros`` False has the value 0."""
+    """Return names and values of the attributes of a token, as ``read`` finds them; raise if something is wrong."""
     if isinstance(token, str | bytes) or not isinstance(token, Iterable):
         raise DataError(
             f"{where}: with features=None a token must be a dict or a list of attributes, got {shorten(token)}. "
@@ -166,24 +209,9 @@ def named(token: Token, where: str = "a token", *, zeros: bool = False) -> list[
     if not isinstance(token, Mapping):
         return [(_text(name, where), 1.0) for name in token]
     pairs: list[tuple[str, float]] = []
-    _collect(token, "", pairs, where, zeros)
-    return pairs
-
-
-def _collect(token: Mapping[str, Any], before: str, pairs: list[tuple[str, float]], where: str, zeros: bool) -> None:
-    """Add names and values; frequent types are told by identity, which takes a quarter of the time."""
     for key, value in token.items():
-        name, kind = before + (key if type(key) is str else _text(key, where)), type(value)
-        if kind is str:
-            pairs.append((f"{name}:{value}", 1.0))
-        elif kind is bool:
-            if value or zeros:
-                pairs.append((name, float(value)))
-        elif kind is dict:
-            _collect(value, f"{name}:", pairs, where, zeros)
-        elif kind is float and -_LARGEST <= value <= _LARGEST:
-            pairs.append((name, value))
-        elif isinstance(value, bool | np.bool_):
+        name = _text(key, where)
+        if isinstance(value, bool | np.bool_):
             if value or zeros:
                 pairs.append((name, float(value)))
         elif isinstance(value, str | bytes):
@@ -194,17 +222,10 @@ def _collect(token: Mapping[str, Any], before: str, pairs: list[tuple[str, float
             pairs.append((name, float(value)))
         else:
             raise DataError(
-                f"{where}: the value of attribute {shorten(_text(key, where))} must be a finite number (a float32), a "
+                f"{where}: the value of attribute {shorten(name)} must be a finite number (a float32), a "
                 f"boolean, a string, or attributes (a list, set or dict), got {str(value)[:80]}."
             )
-
-
-def _is_plain(token: Any) -> TypeGuard[dict[str, float]]:
-    """Return whether a token is a dict of names and finite numbers."""
-    if type(token) is not dict or not set(map(type, token.values())) <= _NUMBERS or not set(map(type, token)) <= _TEXTS:
-        return False
-    values = token.values()
-    return not values or (isfinite(sum(values)) and max(values) <= _LARGEST and min(values) >= -_LARGEST)
+    return pairs
 
 
 def _text(name: Any, where: str) -> str:
