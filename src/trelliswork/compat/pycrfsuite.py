@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from trelliswork.errors import ConvergenceWarning, DataError, NotFittedError, TrellisworkError, ValueRangeError
-from trelliswork.features.ready import named
+from trelliswork.features.ready import Items, named
 from trelliswork.integrations.convert import convert
 from trelliswork.learning.report import Step
 from trelliswork.metrics.tagging import evaluate_tagging
@@ -24,7 +24,6 @@ from trelliswork.models.crf import CRF
 
 CRFSuiteError = TrellisworkError
 CRFSUITE_VERSION = "0.12"
-Item = list[str] | dict[str, float]
 UNLIMITED = 2147483647
 _COMMON = {"feature.minfreq": 0.0, "feature.possible_states": False, "feature.possible_transitions": False}
 DEFAULTS: dict[str, dict[str, Any]] = {
@@ -60,34 +59,18 @@ class ItemSequence:
     """
 
     def __init__(self, pyseq: Iterable[Any]) -> None:
-        self._tokens = [_item(token) for token in pyseq]
+        self._tokens = Items(pyseq)
 
     def items(self) -> list[dict[str, float]]:
         """Return the attributes of each token with their values."""
-        return [dict(token) if isinstance(token, dict) else dict.fromkeys(token, 1.0) for token in self._tokens]
+        return [dict(named(token, zeros=True)) for token in self._tokens]
 
     def __len__(self) -> int:
         return len(self._tokens)
 
 
-def _item(token: Any) -> Item:
-    """Return the attributes of a token: names if all have the value 1."""
-    if type(token) is list and all(type(name) is str for name in token):
-        return token
-    pairs = named(token, zeros=True)
-    values = dict(pairs)
-    if set(values.values()) <= {1.0}:
-        return [name for name, _ in pairs]
-    if len(values) == len(pairs):
-        return values
-    values = {}
-    for name, value in pairs:
-        values[name] = values.get(name, 0.0) + value
-    return values
-
-
-def _tokens(xseq: Any) -> list[Item]:
-    return (xseq if isinstance(xseq, ItemSequence) else ItemSequence(xseq))._tokens
+def _tokens(xseq: Any) -> Items:
+    return xseq._tokens if isinstance(xseq, ItemSequence) else Items(xseq)
 
 
 @dataclass
@@ -123,7 +106,7 @@ class Trainer:
     ) -> None:
         self.verbose = verbose
         self.logparser: TrainLog | None = None
-        self._data: list[tuple[list[Item], list[str], int]] = []
+        self._data: list[tuple[Items, list[str], int]] = []
         self.select("lbfgs" if algorithm is None else algorithm)
         self.set_params(params or {})
 
@@ -276,7 +259,7 @@ class Tagger:
 
     def __init__(self) -> None:
         self._crf: CRF | None = None
-        self._sequence: list[Item] | None = None
+        self._sequence: Items | None = None
         self._rows: list[dict[str, float]] | None = None  # p(label) of the tokens of the sequence
 
     @classmethod
@@ -375,7 +358,7 @@ class Tagger:
         return self._crf
 
     @property
-    def _chosen(self) -> list[Item]:
+    def _chosen(self) -> Items:
         if self._sequence is None:
             raise NotFittedError("the tagger has no sequence: call set or tag first.")
         return self._sequence

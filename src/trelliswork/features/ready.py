@@ -24,6 +24,7 @@ from trelliswork.features.kernels import ready as kernels
 Ids = NDArray[np.int32]
 Token = Mapping[str, Any] | Iterable[str]
 Sentences = Sequence[Sequence[Token]] | AttributeCorpus
+_TOO_DEEP = f"{{}}: attributes may be nested in {kernels.DEEPEST} levels at most."
 CHUNK = 500  # sentences whose text is in memory at a time
 _LARGEST = float(np.finfo(np.float32).max)
 
@@ -80,8 +81,8 @@ class Names:
         tokens, zeros = list(chain.from_iterable(sentences)), isinstance(next(iter(sentences), None), Items)
         try:
             text = _bytes(tokens)
-        except (TypeError, ValueError, RecursionError):  # keys of bytes, for example
-            text = _bytes([dict(named(token, where, zeros=zeros)) for where, token in _places(sentences, first)])
+        except (TypeError, ValueError, RecursionError):  # keys of bytes, or what is an error
+            text = _bytes([_with_texts(token, where) for where, token in _places(sentences, first)])
         name, stack = np.empty(len(text), np.uint8), np.empty((kernels.DEEPEST, 3), np.int64)
         most = len(text) // 3  # quotes and a comma
         found = kernels.Found(np.empty(most, np.int32), np.empty(most, np.float32), np.zeros(len(tokens) + 1, np.int64))
@@ -94,7 +95,7 @@ class Names:
         if status == kernels.ODD:
             for where, token in _places(sentences, first):
                 named(token, where)
-            raise DataError(f"attributes may be nested in {kernels.DEEPEST} levels at most.")
+            raise DataError(_TOO_DEEP.format("a token"))
         return kernels.Found(found.ids[: at[2]], found.values[: at[2]], found.token_ptr)
 
 
@@ -197,6 +198,17 @@ def _places(sentences: Sequence[Sequence[Token]], first: int) -> Iterable[tuple[
     for n, sentence in enumerate(sentences, start=first):
         for t, token in enumerate(sentence):
             yield f"sentence {n}, token {t}", token
+
+
+def _with_texts(value: Any, where: str, depth: int = 0) -> Any:
+    """Return attributes whose names are strings, with those that are written as bytes."""
+    if depth == kernels.DEEPEST:
+        raise DataError(_TOO_DEEP.format(where))
+    if isinstance(value, Mapping):
+        return {_text(key, where): _with_texts(inner, where, depth + 1) for key, inner in value.items()}
+    if depth and not isinstance(value, str | bytes | bool | int | float | np.generic | Iterable):
+        named({"": value}, where)  # which raises
+    return value
 
 
 def named(token: Token, where: str = "a token", *, zeros: bool = False) -> list[tuple[str, float]]:
