@@ -7,7 +7,7 @@ values from it: several times as fast as a loop over the attributes in Python.
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import chain
+from itertools import chain, pairwise
 from typing import Any
 
 import numpy as np
@@ -49,7 +49,7 @@ class Names:
         """Return the names in the order of their numbers."""
         ends = self._arrays.ends[: self._n + 1].tolist()
         text = self._arrays.text[: ends[-1]].tobytes()
-        return [text[a:b].decode("utf-8", "surrogatepass") for a, b in zip(ends, ends[1:], strict=False)]
+        return [text[a:b].decode("utf-8", "surrogatepass") for a, b in pairwise(ends)]
 
     def _make(self, room: int, size: int) -> None:
         """Make arrays with room for names, and for their text, that have those of today."""

@@ -171,11 +171,11 @@ def read(text, learn, zeros, names, name, stack, found, at):
             if kind == _DICT:
                 t += 1  # the colon
                 first = text[t]
-                if first == _QUOTE or first == _LIST or first == _DICT:
+                if first in (_QUOTE, _LIST, _DICT):
                     size, hashed = _put(np.uint8(_COLON), name, size, hashed)
                 if first == _QUOTE:
                     t, size, hashed = _string(text, t + 1, name, size, hashed)
-                elif first == _LIST or first == _DICT:
+                elif first in (_LIST, _DICT):
                     if depth == DEEPEST:
                         return ODD
                     stack[depth, 0], stack[depth, 1], stack[depth, 2] = kind, length, np.int64(mixed)
