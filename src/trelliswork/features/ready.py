@@ -38,6 +38,7 @@ class Names:
 
     def __init__(self, names: Sequence[str] = ()) -> None:
         self._n = 0
+        self._arrays: kernels.Names
         self._make(max(8, len(names)), 64)
         if names:
             self.read([[list(names)]], learn=True)
