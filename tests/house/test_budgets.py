@@ -14,7 +14,7 @@ BUDGETS = {
     "distributions": (2_760, 2_100),
     "errors": (100, 100),
     "evaluation": (170, 170),
-    "features": (3_230, 2_900),
+    "features": (3_235, 2_900),
     "inference": (18_120, 18_000),
     "integrations": (2_320, 2_300),
     "learning": (1_800, 1_800),
