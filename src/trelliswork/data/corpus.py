@@ -282,3 +282,10 @@ def check_offsets(name: str, offsets: NDArray[np.int64]) -> None:
     """Raise ShapeError unless offsets have one axis, start with 0 and never decrease."""
     if offsets.ndim != 1 or not len(offsets) or offsets[0] != 0 or np.any(offsets[1:] < offsets[:-1]):
         raise ShapeError(f"{name} must be a row of integers that starts with 0 and never decreases, got {offsets}.")
+
+
+def chosen_tokens(offsets: NDArray[np.int64], which: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Return the positions of the tokens of the sentences ``which``, in that order, and the offsets among them."""
+    lengths = np.diff(offsets)[which]
+    ends = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
+    return np.repeat(offsets[which] - ends[:-1], lengths) + np.arange(ends[-1]), ends

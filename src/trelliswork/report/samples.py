@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from trelliswork.data import AttributeCorpus, Corpus
-from trelliswork.models.hmm.data import chosen_tokens
+from trelliswork.data.corpus import chosen_tokens
 
 JUDGED = 1000  # sentences whose probabilities and errors are shown
 SEARCHED = 200  # sentences among which an example is chosen

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from trelliswork.compute.checks import check_scores, check_shape
 from trelliswork.data import Corpus, Vocabulary
+from trelliswork.data.corpus import chosen_tokens
 from trelliswork.data.files import shorten
 from trelliswork.data.vocabulary import UNKNOWN
 from trelliswork.errors import DataError, ShapeError, ValueRangeError
@@ -119,13 +120,6 @@ def chunks(offsets: NDArray[np.int64], most_tokens: int) -> Iterator[tuple[int, 
         stop = max(start + 1, int(np.searchsorted(offsets, offsets[start] + most_tokens, "right")) - 1)
         yield start, stop
         start = stop
-
-
-def chosen_tokens(offsets: NDArray[np.int64], which: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Return the positions of the tokens of the sequences ``which``, in that order, and the offsets among them."""
-    lengths = np.diff(offsets)[which]
-    ends = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
-    return np.repeat(offsets[which] - ends[:-1], lengths) + np.arange(ends[-1]), ends
 
 
 @dataclass(frozen=True)

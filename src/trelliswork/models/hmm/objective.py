@@ -17,6 +17,7 @@ from trelliswork.compute import threads
 from trelliswork.compute.memory import aligned_empty
 from trelliswork.compute.padding import batches, pad
 from trelliswork.compute.simd import VECTOR_BYTES
+from trelliswork.data.corpus import chosen_tokens
 from trelliswork.errors import ImpossibleError
 from trelliswork.inference import chain
 from trelliswork.inference.chain.beam import Beam, BeamStatistics, joined
@@ -29,7 +30,6 @@ from trelliswork.models.hmm.data import (
     Floats,
     HMMParameters,
     Sequences,
-    chosen_tokens,
     chunks,
 )
 from trelliswork.models.hmm.kernels import expected_counts as kernels

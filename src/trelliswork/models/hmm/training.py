@@ -12,6 +12,7 @@ from scipy.sparse import csr_array
 
 from trelliswork.compute.limits import check_cost
 from trelliswork.data import Vocabulary
+from trelliswork.data.corpus import chosen_tokens
 from trelliswork.data.vocabulary import UNKNOWN
 from trelliswork.errors import ValueRangeError
 from trelliswork.learning import whole
@@ -26,7 +27,6 @@ from trelliswork.models.hmm.data import (
     Sequences,
     States,
     Token,
-    chosen_tokens,
     flatten,
     list_symbols,
     read_states,

@@ -17,11 +17,11 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
+from trelliswork.data.corpus import chosen_tokens
 from trelliswork.inference import lowrank
 from trelliswork.inference.lowrank.packing import one_block
 from trelliswork.inference.lowrank.potentials import word_shifts
 from trelliswork.inference.lowrank.sweep import ForwardBackward
-from trelliswork.models.hmm.data import chosen_tokens
 from trelliswork.models.hmm_lm.network import BlockNetwork, Network, StateNetwork
 
 Ints = NDArray[np.int64]

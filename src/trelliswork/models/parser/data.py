@@ -12,11 +12,11 @@ from numpy.typing import NDArray
 
 from trelliswork.compute.padding import pad
 from trelliswork.data import Corpus
+from trelliswork.data.corpus import chosen_tokens
 from trelliswork.data.files import shorten
 from trelliswork.errors import ShapeError, ValueRangeError
 from trelliswork.inference.tree import Potentials, eisner, matrix_tree
 from trelliswork.inference.tree.passes import Passes
-from trelliswork.models.hmm.data import chosen_tokens
 
 Sentences = Corpus | Sequence[Sequence[Any]]
 Head = int | None

@@ -8,12 +8,12 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from trelliswork.compute.limits import check_sentences
+from trelliswork.data.corpus import chosen_tokens
 from trelliswork.errors import ImpossibleError, ValueRangeError
 from trelliswork.inference.tree import NearlyProjective, match_marginals, with_crossings
 from trelliswork.inference.tree.nearly import mixture
 from trelliswork.inference.tree.passes import Passes
 from trelliswork.inference.tree.second_order import Scores
-from trelliswork.models.hmm.data import chosen_tokens
 from trelliswork.models.parser.data import Doubles, Gold, Integers, TreeKind, only_given
 from trelliswork.models.parser.features import ParseTokens, SecondOrderFeatures, Weights
 from trelliswork.models.parser.second_order import Candidates, Mask, Propagation, add_tree, keep

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from trelliswork.data.corpus import chosen_tokens
 from trelliswork.inference.tree.second_order import Parts, Scores, SecondOrderResult, infer, parts
-from trelliswork.models.hmm.data import chosen_tokens
 from trelliswork.models.parser.data import Doubles, Integers, TreeKind
 from trelliswork.models.parser.features import ParseTokens, SecondOrderFeatures, Weights
 from trelliswork.models.parser.kernels.records import ArcList, PartList

@@ -26,12 +26,12 @@ from typing import Any
 
 import numpy as np
 
+from trelliswork.data.corpus import chosen_tokens
 from trelliswork.inference.tree.second_order import Scores
 from trelliswork.learning.checkpoint import Arrays, with_prefix
 from trelliswork.learning.report import STOPPED, FitReport, Step
 from trelliswork.learning.sgd import SparseAdaGrad
 from trelliswork.learning.watch import Development, Saved, Watch
-from trelliswork.models.hmm.data import chosen_tokens
 from trelliswork.models.parser.data import UNKNOWN, Columns, Doubles, Gold, Integers, TreeKind, only_given
 from trelliswork.models.parser.features import ParseTokens
 from trelliswork.models.parser.kernels.parts import observed_siblings
