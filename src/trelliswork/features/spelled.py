@@ -14,8 +14,7 @@ from numpy.typing import NDArray
 
 from trelliswork.data.vocabulary import strings
 from trelliswork.features.attributes import Attributes
-from trelliswork.features.extraction import check_columns
-from trelliswork.features.ready import ReadyExtractor
+from trelliswork.features.extraction import check_columns, compress
 from trelliswork.features.templates import Template, reach
 
 _NAMED = 4  # positions beyond a sentence that have names of their own in Wapiti
@@ -31,25 +30,29 @@ class SpelledExtractor:
         self, templates: Sequence[Template], names: Sequence[str], *, outside: str, edge: bool = False
     ) -> None:
         self.templates, self.outside, self.edge = list(templates), outside, edge
-        self._ready, self.n_attributes = ReadyExtractor(names), len(names)
+        self._ids, self.n_attributes = {name: k for k, name in enumerate(names)}, len(names)
 
     def names(self) -> list[str]:
         """Return the names in the order of their ids."""
-        return self._ready.names()
+        return list(self._ids)
 
     def transform(self, columns: Sequence[Sequence[str]], offsets: NDArray[np.int64]) -> Attributes:
         """Return the known attributes of a corpus."""
         check_columns(self.templates, len(columns))
-        beyond = range(1, reach(self.templates) + 1)
-        before, after = ([self._outside(sign, k) for k in beyond] for sign in "-+")
-        sentences = []
-        for start, stop in pairwise(offsets.tolist()):
-            padded = [[*before[::-1], *column[start:stop], *after] for column in columns]
-            places = range(len(before), len(before) + stop - start)
-            sentences.append([[spell(template, padded, t) for template in self.templates] for t in places])
-            if self.edge:
-                sentences[-1][:1] = [[]]
-        return self._ready.transform(sentences)
+        ends, most = offsets.tolist(), reach(self.templates)
+        before, after = ([self._outside(sign, k) for k in range(1, most + 1)] for sign in "-+")
+        padded = [
+            np.array([s for a, b in pairwise(ends) for s in (*before[::-1], *column[a:b], *after)], object)
+            for column in columns
+        ]
+        at = np.arange(ends[-1]) + most * (2 * np.repeat(np.arange(len(ends) - 1), np.diff(offsets)) + 1)
+        table = np.empty((len(self.templates), len(at)), np.int32)
+        for out, template in zip(table, self.templates, strict=True):
+            ids, values = _Spelled(template, self._ids), [padded[column][at + row] for row, column in template.macros]
+            out[:] = [ids[key] for key in zip(*values, strict=True)] if values else ids[()]
+        if self.edge:
+            table[:, offsets[:-1]] = -1
+        return compress(table, offsets, self.n_attributes)
 
     def _outside(self, sign: str, k: int) -> str:
         return f"{self.outside}{sign}{k if self.outside == '_B' or k <= _NAMED else '#'}"
@@ -66,7 +69,13 @@ class SpelledExtractor:
         return cls(templates, strings(plain["names"]), outside=str(plain["outside"]), edge=bool(plain["edge"]))
 
 
-def spell(template: Template, columns: Sequence[Sequence[str]], t: int) -> str:
-    """Return the string that a template makes at position t."""
-    values = [columns[column][t + row] for row, column in template.macros]
-    return "".join(map("".join, zip(template.pieces, [*values, ""], strict=True)))
+class _Spelled(dict[tuple[str, ...], int]):
+    """The attributes of a template by the values of its macros, each spelled once; -1 for a name that is not listed."""
+
+    def __init__(self, template: Template, ids: dict[str, int]) -> None:
+        self._pieces, self._ids = template.pieces, ids
+
+    def __missing__(self, values: tuple[str, ...]) -> int:
+        name = "".join(map("".join, zip(self._pieces, (*values, ""), strict=True)))
+        self[values] = number = self._ids.get(name, -1)
+        return number
