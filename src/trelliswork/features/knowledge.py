@@ -53,9 +53,8 @@ class Knowledge:
             lexicon = Lexicon.read(*str(lexicon).split(","))
         if isinstance(lexicon, Mapping):
             lexicon = Lexicon(lexicon)
-        for name, value, kind in zip(
-            KNOWLEDGE, (clusters, vectors, lexicon), (BrownClusters, WordVectors, Lexicon), strict=True
-        ):
+        kinds = BrownClusters, WordVectors, Lexicon
+        for name, value, kind in zip(KNOWLEDGE, (clusters, vectors, lexicon), kinds, strict=True):
             if value is not None and not isinstance(value, kind):
                 raise ValueRangeError(f"{name} must be a {kind.__name__} or a file, got {type(value).__name__}.")
         if clusters is not None:
@@ -67,13 +66,11 @@ class Knowledge:
 
     def check(self, columns: Iterable[str]) -> None:
         """Raise an error if templates need knowledge that is missing."""
+        needs = {"c": ("clusters", "clusters"), "v": ("vectors", "vectors"), "l": ("a lexicon", "lexicon")}
         for name in columns:
-            if name[0] == "c" and self.clusters is None:
-                raise ValueRangeError("the template macro %c needs clusters: pass clusters= (--clusters FILE).")
-            if name[0] == "v" and self.vectors is None:
-                raise ValueRangeError("the template macro %v needs vectors: pass vectors= (--vectors FILE).")
-            if name[0] == "l" and self.lexicon is None:
-                raise ValueRangeError("the template macro %l needs a lexicon: pass lexicon= (--lexicon FILE).")
+            what, option = needs[name[0]]
+            if getattr(self, option) is None:
+                raise ValueRangeError(f"the template macro %{name[0]} needs {what}: pass {option}= (--{option} FILE).")
 
     def column(
         self, name: str, words: Sequence[str], offsets: NDArray[np.int64], *, training: bool = False

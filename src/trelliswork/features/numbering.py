@@ -30,7 +30,7 @@ class Numbering:
         """Make a new table with room for ``room`` keys, and insert those listed."""
         size = 1 << max(4, int(2 * room).bit_length())  # at most half full
         self._keys, self._ids = np.zeros(size, np.int64), np.full(size, -1, np.int32)
-        hashing.build(listed, self._keys, self._ids)
+        hashing.number(listed, self._keys, self._ids, 0, np.empty(len(listed), np.int32), np.empty_like(listed))
 
     @classmethod
     def of(cls, values: Keys) -> tuple["Numbering", Ids]:

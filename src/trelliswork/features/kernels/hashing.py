@@ -47,11 +47,3 @@ def look_up(values, keys, ids, out):
     """Set out[i] = id of values[i], -1 where it is negative or not in the table."""
     for i in range(len(values)):
         out[i] = -1 if values[i] < 0 else ids[_slot(values[i], keys, ids)]
-
-
-@kernel
-def build(listed, keys, ids):
-    """Insert listed[id] -> id into an empty table."""
-    for n in range(len(listed)):
-        at = _slot(listed[n], keys, ids)
-        keys[at], ids[at] = listed[n], n
