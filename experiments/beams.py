@@ -18,12 +18,13 @@ from trelliswork.learning.report import FitReport, Step
 from trelliswork.models.crf.beams.objective import BeamObjective
 from trelliswork.models.crf.beams.start import first_weights
 from trelliswork.models.crf.beams.training import BeamSearch
-from trelliswork.models.crf.layout import FeatureLayout, Labeling, Tokens
+from trelliswork.models.crf.layout import FeatureLayout
 from trelliswork.models.crf.objective import ChainObjective
+from trelliswork.models.crf.problem import Problem
+from trelliswork.models.crf.tokens import Labeling, Tokens
 
 ENOUGH = 0.99  # fraction of exact paths that makes a criterion good enough
 EXACT_PATHS = 1e-9
-CLASSES = 10  # classes of symbols, where transitions depend on them
 
 
 def decoding(
@@ -107,34 +108,31 @@ class CRFProblem:
 
     @classmethod
     def draw(
-        cls, n_train: int, n_test: int, seed: int, *, n_states: int, n_symbols: int, length: int = 75, own: bool = False
+        cls, n_train: int, n_test: int, seed: int, *, n_states: int, n_symbols: int, length: int = 75
     ) -> "CRFProblem":
-        """Draw a problem; ``own``: transitions also depend on the class of the symbol, hence on the position."""
+        """Draw a problem."""
         drawn = synthetic_hmm(
             n_train + n_test, np.random.default_rng(seed), n_states=n_states, n_symbols=n_symbols, length=length
         )
         n = n_train * length
         symbols, offsets = drawn.symbols[:n_train].reshape(-1).astype(np.int32), np.arange(0, n + 1, length)
-        edges = None
-        if own:
-            starts = np.arange(n) % length == 0  # the first token has no pair
-            edge_ptr = np.concatenate([[0], np.cumsum(~starts)])
-            edges = Tokens(offsets, edge_ptr, symbols[~starts] % CLASSES)
-        tokens = Tokens(offsets, np.arange(n + 1), symbols, None, edges)
-        layout = FeatureLayout.all_pairs(n_symbols, n_states, CLASSES if own else 0)
+        tokens, layout = Tokens(offsets, np.arange(n + 1), symbols), FeatureLayout.all_pairs(n_symbols, n_states)
         test = drawn._replace(states=drawn.states[n_train:], symbols=drawn.symbols[n_train:])
         return cls(tokens, drawn.states[:n_train].reshape(-1).astype(np.int32), layout, test)
+
+    @property
+    def given(self) -> Problem:
+        """The training sequences, as objectives take them."""
+        return Problem(self.tokens, Labeling(self.gold), self.layout)
 
     def accuracy(self, weights: Weights) -> float:
         """Return the fraction of test states that exact Viterbi decoding finds."""
         S, n = self.layout.n_labels, len(self.layout.transitions)
         transition = weights[:n].reshape(S, S)
-        state = weights[n : self.layout.first_edge].reshape(-1, S)
-        own = weights[self.layout.first_edge :].reshape(-1, S, S)
+        state = weights[n:].reshape(-1, S)
         right = []
         for symbols, states in zip(self.test.symbols, self.test.states, strict=True):
-            pairwise = transition + own[symbols[1:] % CLASSES][None] if len(own) else transition
-            p = chain.chain_potentials(state[symbols][None], np.ascontiguousarray(pairwise))
+            p = chain.chain_potentials(state[symbols][None], transition)
             right.append((chain.viterbi(p)[0][0] == states).mean())
         return float(np.mean(right))
 
@@ -195,12 +193,12 @@ def train(
     options: dict[str, Any] = {"l1": 0.0, "max_iter": max_iter, "tol": tol, "history_size": 6}
     with warnings.catch_warnings(action="ignore", category=UserWarning):
         if beam is not None and hold:
-            objective = BeamObjective(problem.tokens, problem.gold, problem.layout, beam=beam, l2=l2)
-            search, known = BeamSearch(objective, after), Labeling(problem.gold)
-            start, search.sampled = first_weights(objective, problem.tokens, known, max_iter=max_iter)
+            objective = BeamObjective(problem.given, beam=beam, l2=l2)
+            search = BeamSearch(objective, after)
+            start, search.sampled = first_weights(objective, max_iter=max_iter)
             weights, report = search.run(start, None, **options)
         else:
-            exact = ChainObjective(problem.tokens, problem.gold, problem.layout, l2=l2)
+            exact = ChainObjective(problem.given, l2=l2)
             each = None if beam is None else ForwardBeams(problem, beam, l2)
             weights, report = lbfgs(
                 each or exact, start, callback=lambda step, state: after(step, state.weights), **options
@@ -226,7 +224,7 @@ def training(
     evaluation. The last row is our own method: states are chosen by the posterior and held.
     """
     problem = CRFProblem.draw(n_sequences, n_sequences, seed, n_states=n_states, n_symbols=n_symbols)
-    exact_value = ChainObjective(problem.tokens, problem.gold, problem.layout, l2=l2)
+    exact_value = ChainObjective(problem.given, l2=l2)
     table = Table(
         f"CRF training on {n_sequences} sequences of a random HMM with {n_states} states",
         ["method", "beam", "seconds", "iterations", "log-likelihood", "test accuracy %", "states", "ended"],

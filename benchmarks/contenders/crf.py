@@ -142,8 +142,11 @@ def trelliswork(params: Params) -> Task:
     from trelliswork.learning.lbfgs import lbfgs
     from trelliswork.models import CRF
     from trelliswork.models.crf.data import prepare
-    from trelliswork.models.crf.layout import FeatureLayout, ScoredTokens, Tokens
+    from trelliswork.models.crf.layout import FeatureLayout
     from trelliswork.models.crf.objective import ChainObjective
+    from trelliswork.models.crf.problem import Problem
+    from trelliswork.models.crf.tokens import Labeling, Tokens
+    from trelliswork.models.crf.weights import ScoredTokens
 
     warnings.simplefilter("ignore")
     task = params["task"]
@@ -164,10 +167,10 @@ def trelliswork(params: Params) -> Task:
         crf = CRF("pos", max_iter=EWT_ITERATIONS, tol=0, scheme=None)
         attributes_of = FeatureMap("pos").fit(words)
         named = Vocabulary.from_sequences(tags)
-        problem = prepare(attributes_of, tags, named, None, "observed", None, None)
+        problem = prepare(attributes_of, tags, named)
 
         def train_ewt() -> float:
-            objective = ChainObjective(problem.tokens, problem.labeling, problem.layout, l2=1.0)
+            objective = ChainObjective(problem, l2=1.0)
             return lbfgs(objective, np.zeros(problem.layout.n_features), max_iter=EWT_ITERATIONS, tol=0)[1].value
 
         def evaluate(value: float) -> dict[str, float]:
@@ -183,7 +186,7 @@ def trelliswork(params: Params) -> Task:
         y = noun_phrases(y)
     if task in ("train", "train np", "train upos", "ingest"):
         labels = Vocabulary.from_sequences(y)
-        gold = np.array([i for sentence in y for i in labels.ids(sentence)], np.int32)
+        gold = Labeling(np.array([i for sentence in y for i in labels.ids(sentence)], np.int32))
 
         def ready() -> tuple[Tokens, FeatureLayout]:
             extracted = ReadyExtractor().fit(X)
@@ -196,7 +199,7 @@ def trelliswork(params: Params) -> Task:
         target = params.get("target")
 
         def train() -> float:
-            objective = ChainObjective(prepared, gold, layout, l2=1.0)
+            objective = ChainObjective(Problem(prepared, gold, layout), l2=1.0)
             enough = (lambda step, w: step.value <= target * (1 + 1e-4)) if target else None
             _, report = lbfgs(objective, np.zeros(layout.n_features), max_iter=1000, callback=enough)
             return report.value

@@ -128,7 +128,7 @@ def _crf(group: Any, folder: Path, params: Params) -> list[float]:
     warnings.simplefilter("ignore")
     crf = CRF("chunking", max_iter=params["max_iter"], tol=0.0).fit(_STATE["X"], _STATE["y"])
     # Later values differ until convergence: each step of L-BFGS enlarges the differences of the one before.
-    return [len(crf.weights_), crf.report_.history[0].value]
+    return [len(crf._learned.weights), crf.report_.history[0].value]
 
 
 def _prepare_hmm(group: Any, folder: Path, params: Params) -> dict[str, Any]:

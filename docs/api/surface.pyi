@@ -61,7 +61,6 @@ class CRF(Tagger):
     hash_bits: int | None = None  # in options
     batch_size: int | None = None  # in options
     learning_rate: float | None = None  # in options
-    scheme_: Scheme | None
     def fit(self, X: Sentences, y: Labels, *, dev: tuple[Sentences, Sequence[Sequence[str]]] | None=None, start: 'CRF | None'=None, sample_weight: NDArray[np.floating] | None=None, checkpoint: str | os.PathLike[str] | None=None, callback: Callback | None=None, max_minutes: float | None=None, rules: Rule | str | None=None, on_violation: Literal['error', 'skip']='error') -> Self: ...
     def partial_fit(self, X: Sentences, y: Labels, *, labels: Sequence[str] | None=None) -> Self: ...
     def freeze(self) -> Self: ...
@@ -149,11 +148,10 @@ class FactorGraph(Distribution):
     def kl(self, other: Self) -> Tensor: ...
 class LayeredTagger(Tagger):
     layers: Sequence[str]
-    layers_: tuple[Any, ...]
     labels_: dict[str, tuple[str, ...]]
 class FactorialCRF(LayeredTagger):
     layers: Sequence = ('pos', 'chunk')
-    features: str | Path | Sequence | Callable | Mapping | None = 'pos'
+    features: str | Path | Sequence | Callable | None = 'pos'
     ties: Sequence | None = None
     engine: Literal['bp', 'structured_mean_field', 'exact'] = 'bp'
     scheme: Literal['auto'] | None = 'auto'

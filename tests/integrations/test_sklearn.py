@@ -165,8 +165,8 @@ def test_sample_weight_is_routed():
         search = GridSearchCV(clone(crf).set_fit_request(sample_weight=True), {"l2": [1.0]}, cv=2, error_score="raise")
         search.fit(WORDS, TAGS, sample_weight=weight)
         expected = clone(crf).fit(WORDS, TAGS, sample_weight=weight)
-        assert np.allclose(search.best_estimator_.weights_, expected.weights_)
-        assert not np.allclose(expected.weights_, clone(crf).fit(WORDS, TAGS).weights_)
+        assert np.allclose(search.best_estimator_._learned.weights, expected._learned.weights)
+        assert not np.allclose(expected._learned.weights, clone(crf).fit(WORDS, TAGS)._learned.weights)
 
 
 def test_models_that_are_not_fitted_say_so():

@@ -96,7 +96,7 @@ def train(group, n, options):
     crf = made(CRF, **options).fit([list(s.words) for s in own], [list(s.tags) for s in own])
     dev = bundled.load("test")[:50]
     predicted = crf.predict([list(s.words) for s in dev])
-    return [crf.report_.value, predicted, float(crf.weights_.sum()), crf.report_.details.get("processes")]
+    return [crf.report_.value, predicted, float(crf._learned.weights.sum()), crf.report_.details.get("processes")]
 
 
 @pytest.mark.programs

@@ -1,6 +1,7 @@
 """Taggers under rules: every query given the rules, by enumeration; rules by sentence; errors; answers; commands."""
 
 import json
+from dataclasses import replace
 from functools import cache
 from itertools import product
 
@@ -175,7 +176,7 @@ def test_rules_of_layers_by_enumeration(names):
 @pytest.mark.parametrize("engine", ["bp", "structured_mean_field"])
 def test_rules_of_layers_in_engines_that_are_not_exact(engine, monkeypatch):
     model, exact = layered(engine), layered("exact")
-    exact.weights_ = model.weights_
+    exact._learned = replace(exact._learned, weights=model._learned.weights)
     p = model.rules_probability(X, LAYER_RULES)
     assert_allclose(p, exact.rules_probability(X, LAYER_RULES), atol=0.1)
     for name, spans_of in model.predict_spans(X, rules=LAYER_RULES).items():
@@ -258,18 +259,18 @@ def test_training_under_rules_normalizes_over_what_they_allow(order, scheme):
         BIO, Length("X", maximum=2) & Before("X", "Y"))  # fmt: skip
     rng = np.random.default_rng(0)
     model = CRF("U:%x[0,0]\nB", scheme=scheme, l2=0.1, tol=1e-9, order=order)
-    free = model.fit(X, y).weights_
+    free = model.fit(X, y)._learned.weights
     assert "kept iteration" in model.fit(X, y, rules=rule, dev=(X, y)).report_.reason
     model.fit(X, y, rules=rule)
 
     def value():
-        return 0.1 * (model.weights_**2).sum() - model.log_prob(X, y, rules=rule).sum()
+        return 0.1 * (model._learned.weights**2).sum() - model.log_prob(X, y, rules=rule).sum()
 
     least = value()
     assert_allclose(model.report_.value, least, 1e-5)
-    best = model.weights_
+    best = model._learned.weights
     for other in [free, *(best + rng.normal(0, 0.01, (4, len(best))))]:
-        model.weights_ = other
+        model._learned = replace(model._learned, weights=other)
         assert value() > least
 
 
@@ -284,7 +285,7 @@ def test_sentences_that_break_the_rules_are_named_or_left_out():
         left.fit(given, Y, rules="Before(D, V)", on_violation="skip", sample_weight=weights)
         few = given[:2] if isinstance(given, list) else X[:2]
         right.fit(few, Y[:2], rules="Before(D, V)", sample_weight=weights[:2])
-        assert (left.weights_ == right.weights_).all()
+        assert (left._learned.weights == right._learned.weights).all()
         assert left.labels_ == right.labels_
 
 

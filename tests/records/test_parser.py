@@ -169,7 +169,7 @@ def test_xml_of_words_and_of_fields(tmp_path):
     (record,) = read_records(tmp_path / "fields.xml")
     assert record == Example("A. B, C. D. The end", [Span("a", 0, 5), Span("a", 6, 11), Span("t", 12, 19)])
     parser = RecordParser(l2=0.1).fit([record])
-    assert parser.model_.scheme_ == "bio"
+    assert parser.model_._learned.scheme == "bio"
     assert [field.text for field in parser.parse("A. B, C. D. The end").fields] == ["A. B", "C. D.", "The end"]
 
 

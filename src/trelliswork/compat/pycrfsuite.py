@@ -192,7 +192,7 @@ class Trainer:
         with warnings.catch_warnings():  # max_iterations is the usual end of a training there
             warnings.simplefilter("ignore", ConvergenceWarning)
             crf = self._crf().fit(X, y, callback=announce)  # type: ignore[arg-type]
-        log.featgen_num_features, log.training_seconds = len(crf.weights_), crf.report_.seconds
+        log.featgen_num_features, log.training_seconds = len(crf._learned.weights), crf.report_.seconds
         held = [row for row in self._data if row[2] == holdout]
         if held and log.iterations:
             log.iterations[-1] |= _compared(crf, *([row[k] for row in held] for k in range(2)))
@@ -330,7 +330,7 @@ class Tagger:
 
     def info(self) -> ParsedDump:
         """Return all weights that are not 0."""
-        crf, n = self._model, len(self._model.weights_)
+        crf, n = self._model, len(self._model._learned.weights)
         state = {(a, label): w for a, label, w in crf.top_features(n) if w}
         names = dict.fromkeys(a for a, _ in state)
         names_of, weights = crf.labels_, crf.transitions()

@@ -209,8 +209,8 @@ class Wapiti:
 
     def weights(self) -> Iterator[tuple[str, str, str, float]]:
         """Yield attribute, label before (``#`` if it does not matter), label and weight; those of 0 are left out."""
-        n = len(self.crf.weights_)
-        learned, labels = self.crf._learned(), self.crf.labels_
+        learned, labels = self.crf._learned, self.crf.labels_
+        n = len(learned.weights)
         yield from ((name, "#", label, w) for name, label, w in learned.top_features(n, None) if w)
         yield from (row for row in learned.top_edge_features(n) if row[3])
         weights = learned.transitions()

@@ -151,7 +151,7 @@ def check_input(model: Any, method: str, given: dict[str, Any]) -> None:
                 _checked_list(f"{name}[{n}]", row, "heads")
         return
     gaps = getattr(model, "family", "") == "hmm"  # which learns from sentences without labels, too
-    listed = {layer.name: layer.labels for layer in getattr(model, "layers_", ())} or getattr(model, "_labels", None)
+    listed = {layer.name: layer.labels for layer in getattr(model, "_layers", ())} or getattr(model, "_labels", None)
     for name in ("y", "known", "y of dev"):
         rows = data[1] if name == "y of dev" else given.get(name)
         for layer, some in () if rows is None else rows.items() if isinstance(rows, Mapping) else [("", rows)]:

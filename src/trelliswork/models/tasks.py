@@ -303,14 +303,14 @@ class LayeredTagger(Tagger):
     """
 
     layers: Sequence[str]
-    layers_: tuple[Any, ...]  # of trained labels, with a name each
-    _fit_sets: ClassVar[str] = "layers_"
+    _layers: tuple[Any, ...]  # of trained labels, with a name each
+    _fit_sets: ClassVar[str] = "_layers"
 
     @property
     def labels_(self) -> dict[str, tuple[str, ...]]:  # type: ignore[override]
         """Labels that the model can assign, by layer."""
         self._check_fitted()
-        return {layer.name: layer.labels.names for layer in self.layers_}
+        return {layer.name: layer.labels.names for layer in self._layers}
 
 
 class TreeParser(Structured):

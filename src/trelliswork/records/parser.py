@@ -181,7 +181,8 @@ class RecordParser:
     def calibrate(self, examples: Sequence[Example]) -> Self:
         """Fit the probabilities to held-out records, see `calibrate`."""
         places, spans = self._placed(examples)
-        y = [_labels(some, len(own), self.model_.scheme_ is not None) for some, own in zip(spans, places, strict=True)]
+        spanned = self.model_._learned.scheme is not None
+        y = [_labels(some, len(own), spanned) for some, own in zip(spans, places, strict=True)]
         calibrate(self.model_, [_words(e.text, own) for e, own in zip(examples, places, strict=True)], y)
         return self._prepared()
 
@@ -309,7 +310,7 @@ class RecordParser:
     @cached_property
     def _names_and_kinds(self) -> tuple[tuple[str, ...], SegmentKinds]:
         labels = self.model_.labels_
-        if self.model_.scheme_ is not None:
+        if self.model_._learned.scheme is not None:
             names, kinds, joins = joined_labels(labels, "bio")
             return tuple(names), SegmentKinds(kinds, joins)
         names = [label for label in labels if label != "O"]

@@ -96,10 +96,8 @@ class Form:
     @classmethod
     def of(cls, model: Any) -> "Form":
         """Return the form of a fitted model."""
-        features = getattr(model, "features_", None)
-        if isinstance(features, list | tuple):  # one map per layer
-            return max(map(_of_features, features), key=lambda form: form.n_columns)
-        if features is not None and hasattr(features, "preset"):
+        features = getattr(getattr(model, "_learned", None), "features", None)
+        if hasattr(features, "preset"):
             return _of_features(features)
         if hasattr(model, "_n_columns"):  # a parser
             return cls("columns" if model._n_columns > 1 else "words", model._n_columns)

@@ -90,15 +90,17 @@ def test_a_crfsuite_model_answers_as_crfsuite(data, tmp_path):
 
 def crfpp_features(crf):
     """Return the names of a CRF's features, each with its weights by label or pair of labels, as CRF++ has them."""
-    learned, S = crf._learned(), len(crf.labels_)
-    names, edge_names, layout = crf.features_.names(), crf.features_.edge_names(), crf._layout
+    learned, S = crf._learned, len(crf.labels_)
+    names, edge_names, layout = crf._learned.features.names(), crf._learned.features.edge_names(), crf._learned.layout
     weights = defaultdict(lambda: np.zeros(S))
     edges = defaultdict(lambda: np.zeros(S * S))
     at = learned.n_grams
-    edges["B"][layout.transitions] = crf.weights_[:at]
-    for a, label, w in zip(layout.attributes, layout.labels, crf.weights_[at:], strict=False):
+    edges["B"][layout.transitions] = crf._learned.weights[:at]
+    for a, label, w in zip(layout.attributes, layout.labels, crf._learned.weights[at:], strict=False):
         weights[names[a]][label] += w
-    for a, pair, w in zip(layout.edge_attributes, layout.edge_pairs, crf.weights_[layout.first_edge :], strict=True):
+    for a, pair, w in zip(
+        layout.edge_attributes, layout.edge_pairs, crf._learned.weights[layout.first_edge :], strict=True
+    ):
         edges[edge_names[a]][pair] += w
     return dict(sorted((weights | edges).items()))
 

@@ -4,8 +4,10 @@ import numpy as np
 import pytest
 
 from trelliswork.features.attributes import Attributes
-from trelliswork.models.crf.layout import ChainWeights, FeatureLayout, ScoredTokens, Tokens
+from trelliswork.models.crf.layout import FeatureLayout
 from trelliswork.models.crf.scoring import Scorer
+from trelliswork.models.crf.tokens import Tokens
+from trelliswork.models.crf.weights import ChainWeights, ScoredTokens
 
 
 @pytest.mark.parametrize("with_values", [False, True])
@@ -23,5 +25,5 @@ def test_scores_equal_those_of_training(n_labels, with_values):
     layout = FeatureLayout(n_labels, n_attributes, np.arange(n_labels**2), attributes, labels)
     weights = ChainWeights(rng.normal(size=layout.n_features), layout)
     expected = ScoredTokens(Tokens(offsets, token_ptr, ids, values), layout).scores(weights, 0, n_tokens)
-    scorer = Scorer.of(Attributes(offsets, token_ptr, ids, values, n_attributes), layout, None)
+    scorer = Scorer.of(Attributes(offsets, token_ptr, ids, values, n_attributes), layout)
     assert np.array_equal(scorer._unary(weights, 0, n_tokens), expected)

@@ -1,6 +1,7 @@
 """CRFs in groups of processes: the same attributes, objectives, weights and metrics on all ranks as in one process."""
 
 import hashlib
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -18,7 +19,7 @@ from trelliswork.inference.chain.beam import Beam
 from trelliswork.metrics.tagging import evaluate_tagging
 from trelliswork.models.crf.beams.objective import BeamObjective
 from trelliswork.models.crf.beams.start import counted_start, sampled_start
-from trelliswork.models.crf.layout import Labeling
+from trelliswork.models.crf.tokens import Labeling
 
 HERE = "tests.models.crf.test_distributed"
 pytestmark = pytest.mark.slow  # a group for each number of ranks
@@ -85,8 +86,8 @@ def digest(*arrays):
 
 def learned(crf):
     """Return all that a model knows: names of attributes, labels, and bits of its arrays."""
-    plain, arrays = crf._learned().state()
-    return [crf.features_.names()[:5000], list(crf.labels_), plain["n_attributes"], digest(*arrays.values())]
+    plain, arrays = crf._learned.state()
+    return [crf._learned.features.names()[:5000], list(crf.labels_), plain["n_attributes"], digest(*arrays.values())]
 
 
 def train(group, case, options):
@@ -169,12 +170,12 @@ def held_beams(group, case):
     which = np.arange(start, stop) if group.size < 3 else np.arange(30 * (group.rank == 1))
     tokens, token = problem.tokens.sentences(which)
     labeling, weights = Labeling(problem.labeling.gold[token]), problem.weights[which]
-    options = {"beam": Beam.parse("size=2"), "l2": 0.1, "weights": weights, "completes": True}
-    objective = BeamObjective(tokens, labeling, problem.layout, **options)
+    own = replace(problem.given, tokens=tokens, labeling=labeling, weights=weights)
+    objective = BeamObjective(own, beam=Beam.parse("size=2"), l2=0.1, completes=True)
     objective.hold(w)
     results = [list(objective(w + k)) for k in (0.0, 0.1)]
     saved, _ = objective.held()
-    counted = counted_start(tokens, labeling, problem.layout, weights)
+    counted = counted_start(own)
     return [[value, gradient.tolist()] for value, gradient in results] + [saved["statistics"], counted.tolist()]
 
 
@@ -196,7 +197,9 @@ def sample(group):
     which = np.tile(np.arange(30), 10)
     which = which[slice(*group.share(300))]
     tokens, token = problem.tokens.sentences(which)
-    weights, n = sampled_start(tokens, Labeling(problem.labeling.gold[token]), problem.layout, l2=0.1, max_iter=6)
+    known = Labeling(problem.labeling.gold[token])
+    own = replace(problem.given, tokens=tokens, labeling=known, weights=None)
+    weights, n = sampled_start(own, l2=0.1, max_iter=6)
     return [weights.tolist(), n]
 
 
@@ -252,7 +255,7 @@ def resume(group, case, path, stop):
         checkpoint=path,
         callback=lambda step: group.rank == 1 and step.iteration == stop,
     )
-    return [digest(crf.weights_), [step.value for step in crf.report_.history]]
+    return [digest(crf._learned.weights), [step.value for step in crf.report_.history]]
 
 
 @pytest.mark.parametrize("case", RESUMED)

@@ -47,12 +47,12 @@ def test_a_template_file_is_its_text(tmp_path, fitted):
     path = tmp_path / "template"
     path.write_text(TEMPLATES, encoding="utf-8")
     for features in (path, str(path)):
-        assert_array_equal(tagger(features).fit(WORDS, TAGS).weights_, fitted.weights_)
+        assert_array_equal(tagger(features).fit(WORDS, TAGS)._learned.weights, fitted._learned.weights)
 
 
 def test_a_corpus_is_its_sentences(fitted):
     corpus = Corpus.from_sentences(WORDS)
-    assert_array_equal(tagger().fit(corpus, TAGS).weights_, fitted.weights_)
+    assert_array_equal(tagger().fit(corpus, TAGS)._learned.weights, fitted._learned.weights)
     assert fitted.predict(corpus) == TAGS
 
 
@@ -60,7 +60,7 @@ def test_dicts_and_lists_of_the_same_attributes_agree():
     dicts = tagger(None).fit(as_dicts(WORDS), TAGS)
     lists = tagger(None).fit(as_lists(WORDS), TAGS)
     assert dicts.predict(as_dicts(WORDS)) == TAGS
-    assert_array_equal(dicts.weights_, lists.weights_)
+    assert_array_equal(dicts._learned.weights, lists._learned.weights)
     assert dicts.predict(as_dicts(NEW)) == lists.predict(as_lists(NEW))
 
 
@@ -76,7 +76,7 @@ def test_values_of_attributes_count():
 def test_all_pairs_give_a_lower_objective():
     observed = tagger(tol=1e-8).fit(WORDS, TAGS)
     every = tagger(tol=1e-8, feature_set="all").fit(WORDS, TAGS)
-    assert len(every.weights_) > len(observed.weights_)
+    assert len(every._learned.weights) > len(observed._learned.weights)
     assert every.report_.value < observed.report_.value
     assert every.predict(WORDS) == TAGS
 
@@ -85,14 +85,14 @@ def test_l1_gives_sparse_weights():
     dense = tagger(l2=0.01, feature_set="all").fit(WORDS, TAGS)
     sparse = tagger(l2=0.01, l1=0.3, feature_set="all").fit(WORDS, TAGS)
     sparser = tagger(l2=0.01, l1=1.0, feature_set="all").fit(WORDS, TAGS)
-    n_dense, n_sparse, n_sparser = (np.count_nonzero(crf.weights_) for crf in (dense, sparse, sparser))
-    assert n_dense > 0.9 * len(dense.weights_)
+    n_dense, n_sparse, n_sparser = (np.count_nonzero(crf._learned.weights) for crf in (dense, sparse, sparser))
+    assert n_dense > 0.9 * len(dense._learned.weights)
     assert 0 < n_sparser < n_sparse < 0.3 * n_dense
     assert sparse.score(WORDS, TAGS) > 0.9
 
 
 def test_l2_shrinks_the_weights():
-    norms = [np.linalg.norm(tagger(l2=l2).fit(WORDS, TAGS).weights_) for l2 in (0.01, 0.1, 1.0, 10.0)]
+    norms = [np.linalg.norm(tagger(l2=l2).fit(WORDS, TAGS)._learned.weights) for l2 in (0.01, 0.1, 1.0, 10.0)]
     assert norms == sorted(norms, reverse=True)
     assert norms[0] > 5 * norms[-1]
 
@@ -111,7 +111,7 @@ def test_a_weight_of_two_is_the_sentence_twice():
     which = np.repeat(np.arange(6), weights.astype(int))
     repeated = tagger(**options).fit([WORDS[n] for n in which], [TAGS[n] for n in which])
     assert_allclose(weighted.report_.value, repeated.report_.value, rtol=1e-5)
-    names = [sorted(crf.top_features(1000) + crf._learned().top_ngrams(1000, 2)) for crf in (weighted, repeated)]
+    names = [sorted(crf.top_features(1000) + crf._learned.top_ngrams(1000, 2)) for crf in (weighted, repeated)]
     assert [row[:2] for row in names[0]] == [row[:2] for row in names[1]]
     assert_allclose([row[2] for row in names[0]], [row[2] for row in names[1]], atol=1e-3)
     plain = tagger(**options).fit(WORDS, TAGS)
@@ -131,7 +131,7 @@ def test_the_report_is_the_penalized_likelihood():
     loss = 0.0
     for words, tags in zip(WORDS, TAGS, strict=True):
         loss -= crf.posterior(words).log_prob(torch.tensor([[labels.index(tag) for tag in tags]])).item()
-    penalty = 0.3 * crf.weights_ @ crf.weights_ + 0.1 * np.abs(crf.weights_).sum()
+    penalty = 0.3 * crf._learned.weights @ crf._learned.weights + 0.1 * np.abs(crf._learned.weights).sum()
     assert_allclose(crf.report_.value, loss + penalty, rtol=1e-5)
 
 
@@ -155,7 +155,7 @@ def test_too_few_iterations_warn():
 def test_fit_is_deterministic_and_forgets(fitted):
     crf = tagger().fit([["other", "words"]], [["X", "Y"]])
     assert crf.fit(WORDS, TAGS) is crf
-    assert_array_equal(crf.weights_, fitted.weights_)
+    assert_array_equal(crf._learned.weights, fitted._learned.weights)
     assert list(crf.labels_) == list(fitted.labels_)
 
 

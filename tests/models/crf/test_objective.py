@@ -13,9 +13,11 @@ from numpy.testing import assert_allclose, assert_array_equal
 from trelliswork.compute.threads import num_threads
 from trelliswork.errors import ImpossibleError, ValueRangeError
 from trelliswork.models.crf import composites, objective
+from trelliswork.models.crf import problem as training
 from trelliswork.models.crf.kernels.objective import TokenRows
-from trelliswork.models.crf.layout import Allowed, FeatureLayout, Labeling, Tokens
+from trelliswork.models.crf.layout import Allowed, FeatureLayout
 from trelliswork.models.crf.objective import ChainObjective
+from trelliswork.models.crf.tokens import Labeling, Tokens
 
 
 @dataclass
@@ -46,16 +48,12 @@ class Problem:
         return FeatureLayout.observed(self.tokens, self.labeling, *sizes)
 
     @property
+    def given(self) -> training.Problem:
+        return training.Problem(self.tokens, self.labeling, self.layout, self.weights, self.label_weights, self.allowed)
+
+    @property
     def objective(self) -> ChainObjective:
-        return ChainObjective(
-            self.tokens,
-            self.labeling,
-            self.layout,
-            l2=self.l2,
-            weights=self.weights,
-            label_weights=self.label_weights,
-            allowed=self.allowed,
-        )
+        return ChainObjective(self.given, l2=self.l2)
 
 
 def feature_vector(problem, layout, first, labels):
@@ -324,8 +322,8 @@ def test_many_sentences_are_the_sum_of_single_ones(n_labels, real):
     total, total_gradient = 0.0, np.zeros_like(w)
     for n, (start, stop) in enumerate(pairwise(problem.tokens.offsets.tolist())):
         one = problem.tokens.take(np.arange(start, stop), np.array([stop - start]))
-        objective = ChainObjective(one, problem.gold[start:stop], layout, weights=problem.weights[n : n + 1])
-        one_value, one_gradient = objective(w)
+        own = training.Problem(one, Labeling(problem.gold[start:stop]), layout, problem.weights[n : n + 1])
+        one_value, one_gradient = ChainObjective(own)(w)
         total, total_gradient = total + one_value, total_gradient + one_gradient
     assert_allclose(value, total, rtol=1e-5)
     assert_allclose(gradient, total_gradient, rtol=1e-4, atol=2e-3)
@@ -343,13 +341,13 @@ def test_an_empty_sentence_raises():
     tokens = Tokens(np.array([0, 1, 1]), np.array([0, 1]), np.array([0], np.int32))
     layout = FeatureLayout.all_pairs(1, 2)
     with pytest.raises(ValueRangeError, match="sentence 1 is empty"):
-        ChainObjective(tokens, np.array([0], np.int32), layout)
+        ChainObjective(training.Problem(tokens, Labeling(np.array([0], np.int32)), layout))
 
 
 def test_observed_layout():
     # Two sentences: labels 0 2 | 1, attributes {3, 1} {1} | {0}. No transition crosses the sentence boundary.
     tokens = Tokens(np.array([0, 2, 3]), np.array([0, 2, 3, 4]), np.array([3, 1, 1, 0], np.int32))
-    layout = FeatureLayout.observed(tokens, np.array([0, 2, 1], np.int32), 5, 3)
+    layout = FeatureLayout.observed(tokens, Labeling(np.array([0, 2, 1], np.int32)), 5, 3)
     assert layout.transitions.tolist() == [2]
     assert list(zip(layout.attributes.tolist(), layout.labels.tolist(), strict=True)) == [
         (0, 1),

@@ -11,9 +11,11 @@ from numpy.testing import assert_allclose, assert_array_equal
 from trelliswork import CRF
 from trelliswork.errors import ValueRangeError
 from trelliswork.learning.lbfgs import lbfgs
-from trelliswork.models.crf.layout import Allowed, FeatureLayout, Labeling, Tokens
+from trelliswork.models.crf.layout import Allowed, FeatureLayout
 from trelliswork.models.crf.objective import ChainObjective
 from trelliswork.models.crf.online import FORGET, OnlineChain
+from trelliswork.models.crf.problem import Problem
+from trelliswork.models.crf.tokens import Labeling, Tokens
 
 
 def random_tokens(rng, lengths, n_attributes, *, real=False):
@@ -71,8 +73,17 @@ def log_sum(tokens, layout, w, start, paths):
     return log_z, np.exp(scores - log_z) @ phi
 
 
-def objective_of(case, **options):
-    return ChainObjective(*case, **options)
+def problem_of(case, weights=None, allowed=None):
+    tokens, gold, layout = case
+    return Problem(tokens, Labeling(gold), layout, weights, allowed=allowed)
+
+
+def objective_of(case, l2=0.0, **options):
+    return ChainObjective(problem_of(case, **options), l2=l2)
+
+
+def online_of(case, *, weights=None, allowed=None, **options):
+    return OnlineChain(problem_of(case, weights, allowed), **options)
 
 
 def batches_of(n_sentences, batch_size, seed, epoch):
@@ -110,7 +121,7 @@ def test_one_step_over_all_sentences_is_a_step_along_the_gradient(kind, real, n_
     layout, rng = case[2], np.random.default_rng(5)
     alpha, w = rng.uniform(0, 2, 30), rng.normal(size=layout.n_features)
     value, gradient = objective_of(case, l2=3.0, weights=alpha)(w)
-    online = OnlineChain(*case, kind="sgd", l2=3.0, weights=alpha, batch_size=30, rate=0.5)
+    online = online_of(case, kind="sgd", l2=3.0, weights=alpha, batch_size=30, rate=0.5)
     online.load(w)
     loss = online.epoch()
     assert_allclose(online.state.weights, w - 0.5 * gradient / 30, rtol=1e-5, atol=1e-5)
@@ -132,7 +143,7 @@ def test_weights_and_average_of_many_steps_match_dense_sgd(seed, batch_size, l2,
     options = {"l2": l2, "rate": 0.3, "batch_size": batch_size, "seed": 7, "weights": rng.uniform(0, 2, 11)}
     options["allowed"] = limits(rng, *case[:2], 5) if limited else None
     w = rng.normal(size=case[2].n_features)
-    online = OnlineChain(*case, kind="sgd", **options)
+    online = online_of(case, kind="sgd", **options)
     online.load(w)
     for _ in range(3):
         loss = online.epoch()
@@ -146,7 +157,7 @@ def test_strong_decay_keeps_precision():
     # eta lambda = 0.6 at first: the scalar of the weights becomes tiny within a few steps.
     case = random_case(3, n_sentences=1000)
     options = {"l2": 300.0, "rate": 1.0, "batch_size": 1, "seed": 0, "weights": np.ones(1000)}
-    online = OnlineChain(*case, kind="sgd", **options)
+    online = online_of(case, kind="sgd", **options)
     online.epoch()
     want, want_mean, _ = dense_sgd(case, np.zeros(case[2].n_features), 1, **options)
     assert_allclose(online.state.weights, want, rtol=1e-4, atol=1e-5)
@@ -172,7 +183,7 @@ def test_sgd_converges_towards_the_optimum():
     case = sampled_case()
     objective = objective_of(case, l2=1.0)
     _, report = lbfgs(objective, np.zeros(case[2].n_features))
-    online = OnlineChain(*case, kind="sgd", l2=1.0)
+    online = online_of(case, kind="sgd", l2=1.0)
     first = online.epoch()
     assert online.state.rate > 0
     for _ in range(19):
@@ -184,17 +195,17 @@ def test_sgd_converges_towards_the_optimum():
 
 def test_the_chosen_rate_is_the_best_of_its_neighbors():
     case = sampled_case(200)
-    online = OnlineChain(*case, kind="sgd", l2=1.0)
+    online = online_of(case, kind="sgd", l2=1.0)
     online.epoch()
     chosen = online.state.rate
-    fresh = OnlineChain(*case, kind="sgd", l2=1.0)
+    fresh = online_of(case, kind="sgd", l2=1.0)
     sample = np.random.default_rng((0, 1 << 32)).permutation(200)
     losses = []
     for rate in (chosen / 2, chosen, 2 * chosen):
         losses.append(fresh._pass(sample, rate, 0)[0])
         fresh.load(np.zeros(case[2].n_features))
     assert losses[1] == min(losses)
-    fixed = OnlineChain(*case, kind="sgd", l2=1.0, rate=chosen)
+    fixed = online_of(case, kind="sgd", l2=1.0, rate=chosen)
     fixed.epoch()
     assert_array_equal(fixed.state.weights, online.state.weights)  # trying rates changes no state
 
@@ -235,7 +246,7 @@ def test_the_perceptron_matches_a_naive_one(kind, batch_size, limited):
     )
     case, alpha = (tokens, gold, layout), rng.integers(0, 3, 12).astype(float)  # integers, so that ties are exact
     allowed = limits(rng, tokens, gold, 3) if limited else None
-    online = OnlineChain(*case, kind="perceptron", weights=alpha, batch_size=batch_size, seed=3, allowed=allowed)
+    online = online_of(case, kind="perceptron", weights=alpha, batch_size=batch_size, seed=3, allowed=allowed)
     wrong = [online.epoch() for _ in range(4)]
     want, want_mean, want_wrong = dense_perceptron(
         case, 4, weights=alpha, seed=3, batch_size=batch_size or 1, allowed=allowed
@@ -251,10 +262,10 @@ def test_the_perceptron_separates_separable_data():
     tokens = random_tokens(rng, rng.integers(2, 9, 60), 12)
     truth = rng.normal(size=12 * 4 + 16)
     layout = FeatureLayout.all_pairs(12, 4)
-    teacher = OnlineChain(tokens, np.zeros(tokens.offsets[-1], np.int32), layout, kind="perceptron")
+    teacher = online_of((tokens, np.zeros(tokens.offsets[-1], np.int32), layout), kind="perceptron")
     teacher.load(truth * 5)
     gold = np.concatenate([decode(teacher, s) for s in range(60)])
-    online = OnlineChain(tokens, gold, layout, kind="perceptron")
+    online = online_of((tokens, gold, layout), kind="perceptron")
     wrong = [online.epoch() for _ in range(100)]
     assert wrong[0] > 50
     assert wrong[-1] == 0
@@ -288,14 +299,14 @@ def decode(online, s):
 def test_a_restored_run_continues_bit_for_bit(kind):
     case = sampled_case(60)
     options = {"kind": kind, "seed": 5, "l2": 0.5 if kind == "sgd" else 0.0}
-    whole, first = OnlineChain(*case, **options), OnlineChain(*case, **options)
+    whole, first = online_of(case, **options), online_of(case, **options)
     losses = [whole.epoch() for _ in range(5)]
     for _ in range(2):
         first.epoch()
     state = first.state
     assert all(type(v) in (int, float) for v in (state.epochs, state.steps, state.rate))
     first.epoch()  # changes no earlier state
-    second = OnlineChain(*case, **options)
+    second = online_of(case, **options)
     second.restore(state)
     assert [second.epoch() for _ in range(3)] == losses[2:]
     assert_array_equal(second.state.weights, whole.state.weights)
@@ -307,7 +318,7 @@ def test_a_restored_run_continues_bit_for_bit(kind):
 
 def test_different_seeds_give_different_runs():
     case = sampled_case(60)
-    runs = [OnlineChain(*case, kind="sgd", rate=0.5, seed=seed) for seed in (0, 1)]
+    runs = [online_of(case, kind="sgd", rate=0.5, seed=seed) for seed in (0, 1)]
     assert runs[0].epoch() != runs[1].epoch()
 
 
@@ -318,7 +329,7 @@ def test_forbidden_pairs_are_not_updated(kind):
     pairs = np.ones((4, 4), bool)
     pairs[2, 3] = pairs[1, 1] = False
     allowed = Allowed(pairs, np.ones(4, bool), np.array([True, True, False, True]))
-    online = OnlineChain(tokens, gold, layout, kind=kind, allowed=allowed)
+    online = online_of((tokens, gold, layout), kind=kind, allowed=allowed)
     start = np.zeros(layout.n_features)
     start[:16].reshape(4, 4)[~pairs] = 5.0  # high scores of forbidden pairs
     start[4 * 3 + 3] = 1.0  # a pair that is never gold
@@ -342,11 +353,11 @@ def test_huge_scores_give_no_nan(size, limited):
         log_z, expected = log_sum(tokens, layout, w, start, labelings(3, stop - start, allowed))
         observed = features(tokens, layout, start, gold[start:stop].tolist())
         value, gradient = value + log_z - observed @ w, gradient + expected - observed
-    online = OnlineChain(*case, kind="sgd", batch_size=8, rate=8.0, allowed=allowed)
+    online = online_of(case, kind="sgd", batch_size=8, rate=8.0, allowed=allowed)
     online.load(w)
     assert_allclose(online.epoch(), value, rtol=1e-4)
     assert_allclose(online.state.weights, w - gradient, rtol=1e-5, atol=1e-4)
-    perceptron = OnlineChain(*case, kind="perceptron", allowed=allowed)
+    perceptron = online_of(case, kind="perceptron", allowed=allowed)
     perceptron.load(w)
     perceptron.epoch()
     for trainer in (online, perceptron):
@@ -356,7 +367,7 @@ def test_huge_scores_give_no_nan(size, limited):
 def test_divergence_raises_and_restores_the_weights():
     tokens, gold, layout = random_case(6, n_sentences=20)
     tokens = Tokens(tokens.offsets, tokens.token_ptr, tokens.ids, np.full(len(tokens.ids), 1e30, np.float32))
-    online = OnlineChain(tokens, gold, layout, kind="sgd", rate=1e15)
+    online = online_of((tokens, gold, layout), kind="sgd", rate=1e15)
     with pytest.raises(ValueRangeError, match="smaller rate"):
         online.epoch()
     assert_array_equal(online.state.weights, 0)
@@ -367,7 +378,7 @@ def test_tokens_without_attributes_and_single_tokens():
     tokens = Tokens(np.array([0, 3, 4]), np.zeros(5, np.int64), np.empty(0, np.int32))
     layout = FeatureLayout.observed(tokens, Labeling(np.array([0, 1, 1, 0], np.int32)), 0, 2)
     for kind in ("sgd", "perceptron"):
-        online = OnlineChain(tokens, np.array([0, 1, 1, 0], np.int32), layout, kind=kind)
+        online = online_of((tokens, np.array([0, 1, 1, 0], np.int32), layout), kind=kind)
         online.epoch()
         assert np.isfinite(online.state.mean).all()
 
@@ -375,7 +386,7 @@ def test_tokens_without_attributes_and_single_tokens():
 def test_a_rate_must_be_small_for_the_penalty():
     case = random_case(0)
     with pytest.raises(ValueRangeError, match="= 11, got 11"):
-        OnlineChain(*case, kind="sgd", rate=11.0, l2=0.5)
+        online_of(case, kind="sgd", rate=11.0, l2=0.5)
 
 
 @pytest.mark.parametrize("value", [2e19, 1e30, 3e38])

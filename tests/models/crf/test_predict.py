@@ -93,7 +93,7 @@ def test_a_function_gives_the_attributes():
     crf = tagger(attributes).fit(WORDS, TAGS)
     ready = tagger(None).fit([[attributes(s, t) for t in range(len(s))] for s in WORDS], TAGS)
     assert crf.predict(WORDS) == TAGS
-    assert_array_equal(crf.weights_, ready.weights_)
+    assert_array_equal(crf._learned.weights, ready._learned.weights)
 
 
 def test_top_features_and_transitions():
@@ -102,7 +102,7 @@ def test_top_features_and_transitions():
     sizes = [abs(w) for _, _, w in found]
     assert len(found) == 5
     assert sizes == sorted(sizes, reverse=True)
-    assert sizes[0] == np.abs(crf.weights_[-len(crf.top_features(1000)) :]).max()
+    assert sizes[0] == np.abs(crf._learned.weights[-len(crf.top_features(1000)) :]).max()
     assert {label for _, label, _ in crf.top_features(100, label="D")} == {"D"}
     assert ("U:the", "D") in [row[:2] for row in crf.top_features(100, label="D")]
     pairs = {(a, b) for a, b, _ in crf.describe(100).tables[1].rows}
@@ -127,7 +127,7 @@ def test_a_frozen_model_answers_the_same_until_it_is_fitted_again(options):
     assert model.freeze() is model
     assert answers() == before
     with pytest.raises(ValueError, match="read-only"):
-        model.weights_[0] = 1
+        model._learned.weights[0] = 1
     calibrate(model, WORDS, tags)  # another temperature than that of the frozen weights
     calibrated = answers()
     model._frozen = None
@@ -149,7 +149,7 @@ def test_answers_do_not_depend_on_the_other_sentences_of_a_call(fitted):
 def test_scores_that_overflow_are_an_error(order, frozen):
     X = [[{"a": 1.0, "b": 1.0}, {"b": 2.0}, {"c": 1.0}]]
     crf = CRF(None, order=order).fit(X, [["A", "B", "C"]])
-    crf.weights_[:] = np.random.default_rng(0).normal(scale=1e5, size=len(crf.weights_))
+    crf._learned.weights[:] = np.random.default_rng(0).normal(scale=1e5, size=len(crf._learned.weights))
     if frozen:
         crf.freeze()
     large = [[{"a": 3e38, "b": -3e38, "c": 3e38}] * 4]

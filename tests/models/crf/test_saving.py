@@ -33,7 +33,7 @@ def test_a_saved_model_is_the_same_model(tmp_path, kind, load):
     crf.fit(x, CHUNKS if kind == "bio" else TAGS)
     again = load(saved(tmp_path, crf))
     assert type(again) is CRF
-    assert_array_equal(again.weights_, crf.weights_)
+    assert_array_equal(again._learned.weights, crf._learned.weights)
     assert list(again.labels_) == list(crf.labels_)
     for sentences in (x, new):
         assert again.predict(sentences) == crf.predict(sentences)
@@ -44,7 +44,7 @@ def test_a_saved_model_is_the_same_model(tmp_path, kind, load):
     assert {k: v for k, v in again.get_params().items() if k != "features"} == {
         k: v for k, v in crf.get_params().items() if k != "features"
     }
-    assert_array_equal(again.fit(x, CHUNKS if kind == "bio" else TAGS).weights_, crf.weights_)
+    assert_array_equal(again.fit(x, CHUNKS if kind == "bio" else TAGS)._learned.weights, crf._learned.weights)
 
 
 def test_a_loaded_model_can_be_saved_again(tmp_path):

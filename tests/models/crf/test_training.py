@@ -29,7 +29,7 @@ def test_stochastic_learners_come_near_the_optimum(algorithm):
     exact = CRF("chunking", l2=0.1).fit(X, Y).score(X_DEV, Y_DEV)
     crf = CRF("chunking", l2=0.1, algorithm=algorithm).fit(X, Y)
     assert crf.score(X_DEV, Y_DEV) > exact - 0.02
-    assert np.array_equal(crf.weights_, CRF("chunking", l2=0.1, algorithm=algorithm).fit(X, Y).weights_)
+    assert np.array_equal(crf._learned.weights, CRF("chunking", l2=0.1, algorithm=algorithm).fit(X, Y)._learned.weights)
     assert crf.report_.history[-1].value < crf.report_.history[0].value
 
 
@@ -65,7 +65,7 @@ def test_every_query_of_a_model_with_edge_features(tmp_path):
     again = load(tmp_path / "m")
     assert again.predict(X_DEV) == predicted
     assert again.describe().tables == crf.describe().tables
-    assert [t.name for t in again.features] == [t.name for t in CRF(EDGES).fit(X, Y).features_.features]
+    assert [t.name for t in again.features] == [t.name for t in CRF(EDGES).fit(X, Y)._learned.features.features]
 
 
 def test_hashed_models_agree_with_remembered_ones_if_nothing_collides(tmp_path):
@@ -93,7 +93,7 @@ def test_partial_labels_teach():
 def test_unlabeled_tokens_in_a_scheme():
     y = [[None if t % 3 == 0 else label for t, label in enumerate(labels)] for labels in Y]
     crf = CRF("chunking", max_iter=30).fit(X, y)
-    assert crf.scheme_ == "bio"
+    assert crf._learned.scheme == "bio"
     assert crf.score(X_DEV, Y_DEV) > 0.85
 
 
@@ -183,13 +183,13 @@ def test_a_killed_run_ends_with_the_same_weights(tmp_path, monkeypatch, algorith
         with pytest.raises(KilledError):
             crf.fit(X, Y, checkpoint=path, callback=kill, **options)
         assert path.is_file()
-        assert not hasattr(crf, "weights_")
+        assert not hasattr(crf, "_learned")
         resumed = []
         crf.fit(X, Y, checkpoint=path, callback=lambda step: resumed.append(step.iteration), **options)
         assert resumed[0] == 5
     else:
         crf.fit(X, Y, checkpoint=path, **options)
-    assert_array_equal(crf.weights_, whole.weights_)
+    assert_array_equal(crf._learned.weights, whole._learned.weights)
     crf.save(tmp_path / "model")
     assert not path.exists()
     assert [s.value for s in crf.report_.history] == [s.value for s in whole.report_.history]

@@ -34,7 +34,7 @@ def train(group, options, path, stop):
     report = model.report_
     measured = None if dev is None else [report.dev, model.score(*dev)]
     predicted = model._predict_layers(new)
-    return [report.value, predicted, digest(model.weights_), [list(v.labels) for v in model.layers_], measured]
+    return [report.value, predicted, digest(model._learned.weights), [list(v.labels) for v in model._layers], measured]
 
 
 @pytest.mark.parametrize(("engine", "size"), [("bp", 3), ("exact", 2)])

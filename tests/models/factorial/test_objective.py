@@ -10,11 +10,13 @@ from numpy.testing import assert_allclose
 
 from tests.oracle.factorial import enumerate_factorial
 from trelliswork.compute.threads import num_threads
-from trelliswork.errors import ImpossibleError, ShapeError, ValueRangeError
+from trelliswork.errors import ImpossibleError, ValueRangeError
 from trelliswork.inference.factorial import ENGINES
 from trelliswork.inference.factorial.sweeps import Options
-from trelliswork.models.crf.layout import Allowed, FeatureLayout, Tokens
+from trelliswork.models.crf import problem as chains
+from trelliswork.models.crf.layout import Allowed, FeatureLayout
 from trelliswork.models.crf.objective import ChainObjective
+from trelliswork.models.crf.tokens import Labeling, Tokens
 from trelliswork.models.factorial.objective import FactorialLayout, FactorialObjective
 
 TIGHT = Options(tolerance=1e-6, max_iter=1000)
@@ -33,7 +35,7 @@ class Problem:
         self.gold = [rng.integers(0, S, n_tokens).astype(np.int32) for S in n_labels]
         if kind == "observed":
             layers = [
-                FeatureLayout.observed(self.tokens, g, n_attributes, S)
+                FeatureLayout.observed(self.tokens, Labeling(g), n_attributes, S)
                 for g, S in zip(self.gold, n_labels, strict=True)
             ]
         else:
@@ -42,10 +44,13 @@ class Problem:
         self.layout = FactorialLayout(tuple(layers), tuple((d, e) for d in range(D) for e in range(d + 1, D)))
         self.weights = rng.normal(size=self.layout.n_features)
 
-    def objective(self, engine="bp", **options):
-        options.setdefault("options", TIGHT)
-        tokens = [self.tokens] * len(self.gold)
-        return FactorialObjective(tokens, self.gold, self.layout, engine=engine, **options)
+    def given(self, weights=None, allowed=(None,) * 3):
+        """The problems of the layers."""
+        parts = zip(self.gold, self.layout.layers, allowed, strict=False)
+        return [chains.Problem(self.tokens, Labeling(g), own, weights, None, a) for g, own, a in parts]
+
+    def objective(self, engine="bp", l2=0.0, options=TIGHT, **given):
+        return FactorialObjective(self.given(**given), self.layout, engine=engine, l2=l2, options=options)
 
     def scores(self, w):
         """Dense potentials: unary (n_tokens, S_d) and transitions of each layer, tables of the ties."""
@@ -110,7 +115,7 @@ def test_gradient_matches_finite_differences_at_convergence(engine, seed):
 @pytest.mark.parametrize("real", [False, True])
 def test_one_layer_is_a_crf(engine, real):
     problem = Problem(3, (4,), lengths=(5, 2, 7, 1), real=real)
-    want = ChainObjective(problem.tokens, problem.gold[0], problem.layout.layers[0], l2=0.5)
+    want = ChainObjective(problem.given()[0], l2=0.5)
     value, gradient = problem.objective(engine, l2=0.5)(problem.weights)
     assert_allclose(value, want(problem.weights)[0], rtol=1e-6)
     assert_allclose(gradient, want(problem.weights)[1], rtol=1e-5, atol=1e-5)
@@ -121,11 +126,8 @@ def test_layers_without_ties_are_two_crfs(engine):
     problem = Problem(4, (4, 3), lengths=(5, 2, 7, 1))
     layout = FactorialLayout(problem.layout.layers, ())
     w = problem.weights[: layout.n_features]
-    value, gradient = FactorialObjective([problem.tokens] * 2, problem.gold, layout, engine=engine)(w)
-    parts = [
-        ChainObjective(problem.tokens, problem.gold[d], layer)(layout.layer(w, d))
-        for d, layer in enumerate(layout.layers)
-    ]
+    value, gradient = FactorialObjective(problem.given(), layout, engine=engine)(w)
+    parts = [ChainObjective(problem.given()[d])(layout.layer(w, d)) for d in range(2)]
     assert_allclose(value, sum(v for v, _ in parts), rtol=1e-6)
     assert_allclose(gradient, np.concatenate([g for _, g in parts]), rtol=1e-5, atol=1e-5)
 
@@ -189,7 +191,5 @@ def test_impossible_sentences_and_wrong_input_are_refused():
     nothing = Allowed(np.zeros((2, 2), bool), np.ones(2, bool), np.ones(2, bool))
     with pytest.raises(ImpossibleError, match=r"sentence \d: no labeling satisfies"):
         problem.objective("bp", allowed=[nothing, None])(problem.weights)
-    with pytest.raises(ShapeError, match="one entry for each of 2 layers"):
-        FactorialObjective([problem.tokens], problem.gold, problem.layout)
     with pytest.raises(ValueRangeError, match="engine must be one of"):
         problem.objective("magic")(problem.weights)

@@ -52,7 +52,8 @@ def train(group, n, checkpoint=None, stop_after=None):
         return stop_after is not None and step.iteration >= stop_after
 
     tagger.fit(words, tags, checkpoint=checkpoint, callback=callback)
-    return [tagger.report_.value, tagger.predict([list(s.words) for s in dev]), float(np.abs(tagger._weights[0]).sum())]
+    size = float(np.abs(tagger._learned.weights[0]).sum())
+    return [tagger.report_.value, tagger.predict([list(s.words) for s in dev]), size]
 
 
 @pytest.mark.parametrize(("size", "n"), [(2, 20), (3, 2)])

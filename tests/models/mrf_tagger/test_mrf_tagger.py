@@ -13,8 +13,8 @@ from trelliswork.errors import DataError, NotFittedError, ShapeError, ValueRange
 from trelliswork.learning.checkpoint import Checkpoint
 from trelliswork.models import HMM, load
 from trelliswork.models.mrf_tagger import MRFTagger
-from trelliswork.models.mrf_tagger.decoding import emission_rows, tag_chain
 from trelliswork.models.mrf_tagger.features import own_features
+from trelliswork.models.mrf_tagger.learned import emission_rows, tag_chain
 from trelliswork.models.mrf_tagger.objective import offsets_of
 
 pytestmark = pytest.mark.filterwarnings("ignore::trelliswork.errors.ConvergenceWarning")
@@ -88,9 +88,9 @@ def test_training_improves_the_bound_of_any_order(train):
         values = [step.value for step in tagger.report_.history]
         assert values == sorted(values, reverse=True)
         assert tagger.score(*small) > 0.9
-        assert tagger.cover_weights_.shape == (K, L)
-        assert tagger.cover_weights_.sum() == pytest.approx(1)
-        assert tagger.bound_ < 0
+        assert tagger._learned.cover.shape == (K, L)
+        assert tagger._learned.cover.sum() == pytest.approx(1)
+        assert tagger._learned.bound < 0
 
 
 def test_queries_agree(tagger, unseen):
@@ -135,7 +135,7 @@ def test_a_loaded_tagger_equals_the_saved_one(tagger, unseen, tmp_path):
     assert isinstance(again, MRFTagger)
     assert again.get_params() == tagger.get_params()
     assert again.predict(unseen[0]) == tagger.predict(unseen[0])
-    assert again.bound_ == tagger.bound_
+    assert again._learned.bound == tagger._learned.bound
     assert (again.report_.reason, again.report_.n_iter) == (tagger.report_.reason, tagger.report_.n_iter)
     assert again.top_features(3) == tagger.top_features(3)
     assert (again.transitions() == tagger.transitions()).all()
@@ -164,7 +164,7 @@ def test_development_sentences_choose_the_iteration(train, unseen):
     assert (tagger.report_.metric, tagger.report_.dev) == ("accuracy", max(steps))
     assert tagger.score(*unseen) == max(steps)
     same = MRFTagger(max_iter=best + 1, tol=0).fit(*small)
-    assert tagger.bound_ == same.bound_
+    assert tagger._learned.bound == same._learned.bound
     assert tagger.predict_marginals(unseen[0]) == same.predict_marginals(unseen[0])
 
 
@@ -190,7 +190,7 @@ def test_a_resumed_run_equals_an_uninterrupted_one(order, n_words, with_dev, tra
         assert not path.exists()
         for name, array in whole._state()[1].items():
             np.testing.assert_array_equal(resumed._state()[1][name], array, err_msg=name)
-        assert resumed.bound_ == whole.bound_
+        assert resumed._learned.bound == whole._learned.bound
         assert (resumed.report_.reason, resumed.report_.dev) == (whole.report_.reason, whole.report_.dev)
         assert [step.value for step in resumed.report_.history] == [step.value for step in whole.report_.history]
 
@@ -210,7 +210,7 @@ def test_a_killed_run_resumes_from_its_last_checkpoint(train, tmp_path, monkeypa
     resumed = MRFTagger(max_iter=9, tol=0).fit(*small, checkpoint=path, callback=steps.append)
     resumed.save(tmp_path / "model")
     assert [step.iteration for step in steps] == [6, 7, 8, 9]
-    assert resumed.bound_ == MRFTagger(max_iter=9, tol=0).fit(*small).bound_
+    assert resumed._learned.bound == MRFTagger(max_iter=9, tol=0).fit(*small)._learned.bound
     with pytest.raises(RuntimeError, match="killed"):
         MRFTagger(max_iter=9, tol=0).fit(*small, checkpoint=path, callback=kill)
     with pytest.raises(DataError, match="other data or settings"):

@@ -103,13 +103,16 @@ def train_tagger(
     facts = _learn(job, model, layout, source, corpus, _known(labels, unknown_label, alternatives), dev)
     facts |= {"labels": {k: len(v) for k, v in model.labels_.items()} if layers else len(model.labels_)}
     if not of_words:
-        return facts | {"features": len(model.weights_), "active": int((model.weights_ != 0).sum())}
+        learned = model.describe(1).facts
+        return facts | {name: learned[name] for name in ("features", "active")}
     if isinstance(model, HMM):
         return facts | _induced(model)
     exact = model.order == model.n_words == 1
     return facts | {
-        "words": len(model.known_words()), "bound": model.bound_, "bound_kind": "exact" if exact else "lower"
-    }  # fmt: skip
+        "words": len(model.known_words()),
+        "bound": model.describe(1).facts["bound"],
+        "bound_kind": "exact" if exact else "lower",
+    }
 
 
 def _learn(job: Job, model: Any, layout: Layout, source: Any, corpus: Any, labels: Any, dev: Any) -> dict[str, Any]:

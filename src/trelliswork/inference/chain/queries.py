@@ -20,6 +20,7 @@ from trelliswork.inference.chain.plain import topk
 from trelliswork.inference.chain.potentials import Floats, Integers, Potentials
 
 Scores = Potentials | SparseChain
+SPARSE = ("log_unary", "log_weights", "log_start", "log_end")  # scores of sparse chains
 DENSE_SCORES = 1 << 23  # scores of states, when sparse chains are made dense
 
 
@@ -88,16 +89,15 @@ def take(scores: Any, which: Integers) -> Any:
 def scaled(scores: Scores, factor: float) -> Scores:
     """Return the chains with all scores multiplied by a factor."""
     if isinstance(scores, SparseChain):
-        names = ("log_unary", "log_weights", "log_start", "log_end")
-        return scores._replace(**{name: getattr(scores, name) * factor for name in names})
+        return scores._replace(**{name: getattr(scores, name) * factor for name in SPARSE})
     by = scores.log_unary.dtype.type(factor)
     return replace(scores, log_unary=scores.log_unary * by, log_pairwise=scores.log_pairwise * by)
 
 
 def in_double(scores: Scores) -> Scores:
-    """Return chains with dense transitions in float64, in which posteriors are computed; others as they are."""
+    """Return the chains in float64, in which posteriors are computed."""
     if isinstance(scores, SparseChain):
-        return scores
+        return scores._replace(**{name: getattr(scores, name).astype(np.float64) for name in SPARSE})
     own, between = (values.astype(np.float64, copy=False) for values in (scores.log_unary, scores.log_pairwise))
     return replace(scores, log_unary=own, log_pairwise=between)
 

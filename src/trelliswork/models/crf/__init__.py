@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import KW_ONLY
+from dataclasses import KW_ONLY, replace
 from functools import partial
 from typing import Annotated, Any, ClassVar, Literal, Self
 
@@ -18,27 +18,18 @@ from trelliswork.features.knowledge import KNOWLEDGE, Knowledge
 from trelliswork.inference.chain import queries
 from trelliswork.inference.chain.beam import Beam, chosen_beam
 from trelliswork.inference.chain.queries import Scores, log_partitions
-from trelliswork.learning import whole
 from trelliswork.learning.distributed import one_process
 from trelliswork.learning.report import Callback, FitReport
 from trelliswork.models.base import Arrays, Description, Table, check_label, watch_for
 from trelliswork.models.calibration import observed, temperature_of_sequences
-from trelliswork.models.crf.beams.layout import Structure
-from trelliswork.models.crf.data import (
-    Problem,
-    allowed_by,
-    in_scheme,
-    label_vocabulary,
-    label_weight_array,
-    prepare,
-    satisfying,
-)
-from trelliswork.models.crf.layout import FeatureLayout
+from trelliswork.models.crf.data import in_scheme, label_vocabulary, label_weight_array, prepare, satisfying
 from trelliswork.models.crf.learned import Learned
 from trelliswork.models.crf.online import OnlineState
-from trelliswork.models.crf.scoring import LaidOut, Scorer, laid_out
+from trelliswork.models.crf.problem import Problem
+from trelliswork.models.crf.scoring import Scorer
 from trelliswork.models.crf.start import transfer
 from trelliswork.models.crf.training import Algorithm, Settings, learn, one_pass, tagging_development, training_beam
+from trelliswork.models.crf.weights import ChainWeights
 from trelliswork.models.entrance import COLUMNS
 from trelliswork.models.evidence import Labels, ruled_out
 from trelliswork.models.parameters import (
@@ -63,8 +54,7 @@ from trelliswork.models.parameters import (
     parse_weights,
 )
 from trelliswork.models.tasks import Tagger
-from trelliswork.rules import Rule, parse
-from trelliswork.rules.chains import Ruled
+from trelliswork.rules import Rule
 
 
 @estimator
@@ -75,8 +65,6 @@ class CRF(Tagger):
     ----------
     labels_ : tuple of str
         Labels that occur in training.
-    weights_ : ndarray (n_features,)
-        Learned weights.
     report_ : FitReport
         Report of the training.
 
@@ -92,12 +80,9 @@ class CRF(Tagger):
     _tokens: ClassVar[tuple[type, ...]] = COLUMNS
     _title: ClassVar[str] = "CRF tagger"
     _apart: ClassVar[tuple[str, ...]] = ("features", *KNOWLEDGE)
-    scheme_: Scheme | None = later()
+    _learned: Learned = later()
     _online: OnlineState | None = later(None)  # of partial_fit
-    _structure: Structure | None = later(None)  # for order 2 and above
-    _frozen: tuple[NDArray[np.float64], float, LaidOut] | None = later(
-        None
-    )  # weights, temperature, and both for the kernels
+    _frozen: tuple[float, ChainWeights] | None = later(None)  # temperature, and the weights for the kernels
 
     features: Annotated[
         Features,
@@ -234,47 +219,33 @@ class CRF(Tagger):
             Whether a sentence whose labels break the rules is an error, or is left out.
         """
         settings = self._settings()
-        features = FeatureMap(
-            self.features, min_count=self.min_count, hash_bits=self.hash_bits, knowledge=self._knowledge()
-        )
         y, scheme = in_scheme(y, self.scheme)
         if rules is not None:
             if self.algorithm != "lbfgs":
                 raise ValueRangeError("training under rules needs algorithm='lbfgs': choose that, or leave out rules.")
             X, y, sample_weight = satisfying(X, y, rules, on_violation, sample_weight)
-        attributes = features.fit(X)
-        labels = label_vocabulary(y)
+        features = self._feature_map()
+        attributes, labels = features.fit(X), label_vocabulary(y)
         if not labels:
             raise DataError("y must have at least one label to learn from, got None for all tokens.")
-        problem = trained = self._prepare(attributes, y, labels, scheme, sample_weight)
-        ask: Any = queries
-        if rules is not None:
-            ask = Ruled.of(parse(rules) if isinstance(rules, str) else rules, labels.names)
-            trained = problem.under(ask)
+        problem = self._problem(attributes, y, labels, scheme, sample_weight, self.feature_set)
+        learned = Learned(features, labels, problem.layout, structure=problem.structure, scheme=scheme)
+        trained, ask = (problem, queries) if rules is None else problem.under(rules, labels)
         development = None
         if dev is not None:
-            others = features.transform(dev[0])
-            share = others.part(*whole.share(len(others)))
-            scorer = Scorer.of(share, problem.layout, problem.allowed, problem.structure)
             gold: Any = [list(sentence) for sentence in in_scheme(dev[1], self.scheme, "dev")[0]]
-            development = tagging_development(scorer, gold, labels, scheme, training_beam(problem, self.beam), ask)
+            others, beam = features.transform(dev[0]), training_beam(problem, self.beam)
+            development = tagging_development(others, gold, learned, beam, ask)
         # Limits are left out of the fingerprint: a longer run may resume from a shorter one.
         plain = self._values("features", "max_iter", *KNOWLEDGE) | {
-            "beam": None if self.beam is None else str(self.beam)
+            "beam": None if self.beam is None else str(self.beam),
+            "rules": None if rules is None else str(rules),
         }
-        if rules is not None:
-            plain["rules"] = str(rules)
         mark = partial(problem.fingerprint, plain, dev and dev[1])
         watch = watch_for(self, development, checkpoint, mark, callback, max_minutes)
-        first = None
-        if start is not None:
-            first = transfer(start._learned(), Learned(features, labels, problem.layout, structure=problem.structure))
+        first = None if start is None else transfer(start._fitted(), learned)
         weights, report = learn(trained, settings, first, watch)
-        # Set together at the end: a fit that fails leaves the learned attributes unchanged.
-        self.features_, self._labels, self.scheme_, self._layout = features, labels, scheme, problem.layout
-        self.weights_, self.report_, self._online, self._structure = weights, report, None, problem.structure
-        self.calibration_ = None
-        return self
+        return self._set(replace(learned, weights=weights), report)
 
     def partial_fit(self, X: Sentences, y: Labels, *, labels: Sequence[str] | None = None) -> Self:
         """Train one pass over a part of data that is too large for memory.
@@ -297,12 +268,9 @@ class CRF(Tagger):
         if self._online is None:
             if labels is None:
                 raise ValueRangeError("the first call of partial_fit needs labels=[...], all labels of the data.")
-            features, names = (
-                FeatureMap(self.features, hash_bits=self.hash_bits, knowledge=self._knowledge()),
-                Vocabulary(labels),
-            )
+            features, names = self._feature_map(), Vocabulary(labels)
         else:
-            features, names = self.features_, self._labels
+            features, names = self._learned.features, self._labels
         if labels is not None and list(labels) != list(names):
             raise ValueRangeError("labels= must be the same in every call of partial_fit.")
         attributes = features.transform(X)
@@ -310,45 +278,39 @@ class CRF(Tagger):
             raise ValueRangeError(
                 "partial_fit does not support edge features (B templates with columns): leave them out."
             )
-        layout = FeatureLayout.all_pairs(attributes.n_attributes, len(names))
         scheme = detect_scheme(names) if self.scheme == "auto" else model_scheme(self.scheme)
-        problem = self._prepare(attributes, y, names, scheme, None, layout)
-        self.weights_, self.report_, self._online = one_pass(problem, settings, self._online)
-        self.features_, self._labels, self.scheme_, self._layout = features, names, scheme, layout
-        self.calibration_ = None
-        return self
+        problem = self._problem(attributes, y, names, scheme, None, "all")
+        weights, report, self._online = one_pass(problem, settings, self._online)
+        return self._set(Learned(features, names, problem.layout, weights, scheme=scheme), report)
 
     def freeze(self) -> Self:
         """Lay out the weights once instead of in each call; they cannot be changed in place from then on."""
-        self._check_fitted()
-        self.weights_.flags.writeable = False
-        allowed = allowed_by(self._labels, self.scheme_)
-        weights = laid_out(self._divided(self.weights_), self._layout, allowed, self._structure)
-        self._frozen = self.weights_, self._temperature, weights
+        learned = self._fitted()
+        learned.weights.flags.writeable = False
+        self._frozen = self._temperature, learned.laid_out(learned.layout, self._temperature)
         return self
 
     def top_features(self, n: int = 20, label: str | None = None) -> list[tuple[str, str, float]]:
         """Return the n largest weights by absolute value: attribute, label, weight; of one label if given."""
-        return self._learned().top_features(n, label)
+        return self._fitted().top_features(n, label)
 
     def transitions(self) -> NDArray[np.float64]:
         """Return the weights of label pairs (S, S), 0 for a pair without a weight: row before column."""
-        return self._learned().transitions()
+        return self._fitted().transitions()
 
     def known_words(self) -> set[str] | None:
         """Return the words of the first column in training; ``None`` if the model saw ready attributes."""
-        self._check_fitted()
-        return self.features_.known_words()
+        return self._fitted().features.known_words()
 
     def describe(self, n: int = 20, label: str | None = None) -> Description:
         """Return the largest weights, and how training ended."""
-        learned = self._learned()
-        check_label(label, self._labels)
+        learned = self._fitted()
+        check_label(label, learned.labels)
         facts = {
-            "labels": list(self._labels),
-            "scheme": self.scheme_,
-            "features": len(self.weights_),
-            "active": int((self.weights_ != 0).sum()),
+            "labels": list(learned.labels),
+            "scheme": learned.scheme,
+            "features": len(learned.weights),
+            "active": int((learned.weights != 0).sum()),
         }
         tables = [
             Table("top_features", "Largest weights", ("attribute", "label", "weight"), learned.top_features(n, label)),
@@ -357,10 +319,10 @@ class CRF(Tagger):
         for length in range(3, self.order + 2):
             columns = *(f"label {k}" for k in range(1, length + 1)), "weight"
             tables.append(Table(f"top_{length}grams", f"{length} labels", columns, learned.top_ngrams(n, length)))
-        if self._layout.n_edge_attributes:
+        if learned.layout.n_edge_attributes:
             columns = ("attribute", "from", "to", "weight")
             tables.append(Table("top_edge_features", "Edge features", columns, learned.top_edge_features(n)))
-        return Description(f"CRF with {len(self._labels)} labels", facts, tables)
+        return Description(f"CRF with {len(learned.labels)} labels", facts, tables)
 
     def _settings(self) -> Settings:
         """Return the checked training settings."""
@@ -371,9 +333,13 @@ class CRF(Tagger):
             one_process(f"by {settings.algorithm}")
         return settings
 
-    def _prepare(
+    def _feature_map(self) -> FeatureMap:
+        knowledge = Knowledge.of(self.clusters, self.vectors, self.lexicon)
+        return FeatureMap(self.features, min_count=self.min_count, hash_bits=self.hash_bits, knowledge=knowledge)
+
+    def _problem(
         self, attributes: Attributes, y: Labels, labels: Vocabulary, scheme: Scheme | None, sample_weight: object,
-        layout: FeatureLayout | None = None,
+        feature_set: str,
     ) -> Problem:  # fmt: skip
         """Return the data as arrays."""
         if attributes.dense is not None and (self.algorithm != "lbfgs" or self.order > 1 or self.beam is not None):
@@ -381,43 +347,43 @@ class CRF(Tagger):
                 "vectors need algorithm='lbfgs', order=1 and exact inference: leave out vectors, or the others."
             )
         weights = label_weight_array(self.label_weight, labels)
-        return prepare(attributes, y, labels, scheme, self.feature_set, weights, sample_weight, layout, self.order)
-
-    def _knowledge(self) -> Knowledge:
-        return Knowledge.of(self.clusters, self.vectors, self.lexicon)
+        options: Any = {"label_weights": weights, "sample_weight": sample_weight, "order": self.order}
+        return prepare(attributes, y, labels, scheme, feature_set=feature_set, **options)
 
     @classmethod
     def _from_learned(cls, learned: Learned, reason: str) -> Self:
-        """Return a fitted CRF with given weights, as of another tool; all pairs of labels are allowed."""
-        self = cls(None, scheme=None)
-        self.features_, self._labels, self._layout = learned.features, learned.labels, learned.layout
-        self.weights_, self._structure, self.scheme_ = learned.weights, learned.structure, None
-        self.features, self.report_ = learned.features.features, FitReport(True, reason, float("nan"))
+        """Return a fitted CRF with given weights, as of another tool."""
+        self = cls(learned.features.features, scheme=None)
+        return self._set(learned, FitReport(True, reason, float("nan")))
+
+    def _set(self, learned: Learned, report: FitReport) -> Self:
+        self._learned, self._labels, self.report_ = learned, learned.labels, report
+        self.calibration_ = self._frozen = None
         return self
 
-    def _learned(self) -> Learned:
+    def _fitted(self) -> Learned:
+        """Return what was learned; an error before a fit."""
         self._check_fitted()
-        return Learned(self.features_, self._labels, self._layout, self.weights_, self._structure)
+        return self._learned
 
     def _beam(self) -> Beam | None:
         """Return the beam for tagging."""
-        if self._structure is not None:
-            return chosen_beam(self.beam, self._structure.transitions.n_states, shared=False)
-        return chosen_beam(self.beam, len(self._labels), shared=self._layout.n_edge_attributes == 0)
+        structure, layout = self._learned.structure, self._learned.layout
+        if structure is not None:
+            return chosen_beam(self.beam, structure.transitions.n_states, shared=False)
+        return chosen_beam(self.beam, layout.n_labels, shared=layout.n_edge_attributes == 0)
 
     def _scored(self, X: Sentences, known: Labels | None = None) -> Iterator[Scores]:
         """Yield the scores of batches of sentences, in order; -inf for labels that the evidence rules out."""
-        self._check_fitted()
+        learned = self._fitted()
         if callable(self.features):
-            self.features_.function = self.features  # set_params has set it on a loaded model
-        attributes = self.features_.transform(X)
-        if self._frozen is not None and self._frozen[0] is self.weights_ and self._frozen[1] == self._temperature:
-            weights: Any = self._frozen[2]
-            allowed = None  # it is part of the weights
+            learned.features.function = self.features  # set_params has set it on a loaded model
+        scorer = Scorer.of(learned.features.transform(X), learned.layout)
+        if self._frozen is not None and self._frozen[0] == self._temperature and scorer.layout is learned.layout:
+            weights = self._frozen[1]
         else:
-            weights, allowed = self._divided(self.weights_), allowed_by(self._labels, self.scheme_)
-        scorer = Scorer.of(attributes, self._layout, allowed, self._structure)
-        return scorer.potentials(weights, None if known is None else ruled_out(known, scorer.lengths, self._labels))
+            weights = learned.laid_out(scorer.layout, self._temperature)
+        return scorer.potentials(weights, None if known is None else ruled_out(known, scorer.lengths, learned.labels))
 
     def _calibrate_temperature(self, X: Sentences, y: Labels) -> dict[str, float]:
         """Return the temperature with the highest likelihood of labels, the model being at temperature 1."""
@@ -425,13 +391,10 @@ class CRF(Tagger):
         return {"all": temperature_of_sequences(*(partial(log_partitions, some) for some in (free, given)))}
 
     def _state(self) -> tuple[dict[str, Any], Arrays]:
-        learned, arrays = self._learned().state()
-        return learned | {"scheme": self.scheme_}, arrays
+        return self._learned.state()
 
     def _restore(self, plain: dict[str, Any], arrays: Arrays) -> None:
-        learned = Learned.from_state(plain, arrays)
-        self.features_, self._labels, self._layout = learned.features, learned.labels, learned.layout
-        self.weights_, self._structure = learned.weights, learned.structure
-        self.features, self.scheme_ = self.features_.features, plain["scheme"]
+        self._set(Learned.from_state(plain, arrays), self.report_)
+        self.features = self._learned.features.features
         for name in KNOWLEDGE:
-            setattr(self, name, getattr(self.features_.knowledge, name))
+            setattr(self, name, getattr(self._learned.features.knowledge, name))

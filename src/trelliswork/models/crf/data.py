@@ -1,8 +1,9 @@
 """Training data of a CRF as arrays: attributes, labels (some of them perhaps unknown), and allowed transitions."""
 
 import warnings
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import replace
+from functools import partial
 from itertools import chain
 from typing import Any, Literal
 
@@ -17,80 +18,42 @@ from trelliswork.data.schemes import N_PLACES, FileScheme, Scheme, allowed_trans
 from trelliswork.errors import DataError, DataWarning, ShapeError, ValueRangeError
 from trelliswork.features.attributes import Attributes
 from trelliswork.learning import whole
-from trelliswork.learning.checkpoint import fingerprint
-from trelliswork.models.crf.beams.layout import Structure, observed_ngrams
-from trelliswork.models.crf.layout import Allowed, FeatureLayout, Labeling, Tokens
+from trelliswork.models.crf.beams.structure import Structure, observed_ngrams
+from trelliswork.models.crf.layout import Allowed, FeatureLayout
+from trelliswork.models.crf.problem import Problem
+from trelliswork.models.crf.tokens import Labeling, Tokens
 from trelliswork.models.evidence import Labels, names_of
 from trelliswork.rules import Rule, parse
 from trelliswork.rules.chains import Ruled
-
-
-@dataclass(frozen=True)
-class Problem:
-    """Training data, layout of the weights, and constraints."""
-
-    tokens: Tokens
-    labeling: Labeling
-    layout: FeatureLayout
-    sentence_weights: NDArray[np.float32] | None
-    label_weights: NDArray[np.float64] | None
-    allowed: Allowed | None
-    structure: Structure | None = None  # for order 2 and above
-
-    @property
-    def n_features(self) -> int:
-        """Length of the weight vector."""
-        return self.layout.n_features + (0 if self.structure is None else self.structure.n_weights)
-
-    def objective(self, make: Callable[..., Any], **options: Any) -> Any:
-        """Return the objective of this data: a ``ChainObjective``, a ``BeamObjective`` or an ``OnlineChain``."""
-        options |= {"weights": self.sentence_weights, "allowed": self.allowed}
-        return make(self.tokens, self.labeling, self.layout, **options)
-
-    def under(self, rules: Ruled) -> "Problem":
-        """Return the same problem over the labelings that satisfy rules, with the same weights."""
-        if self.layout.n_edge_attributes or self.layout.vectors is not None:
-            raise ValueRangeError("training under rules supports neither B templates with columns nor vectors.")
-        free = self.structure or Structure.ngrams(self.layout.n_labels, [self.layout.transitions])
-        layout = replace(self.layout, transitions=np.empty(0, np.int64))
-        return replace(self, layout=layout, structure=free.under(rules.joint(range(len(rules.parts)))))
-
-    def fingerprint(self, parameters: dict[str, Any], dev: Sequence[Sequence[str]] | None) -> str:
-        """Return the mark of a run on this data with these parameters and development labels, for a checkpoint."""
-        tokens, known = self.tokens, self.labeling
-        plain = parameters | {"dev": None if dev is None else [list(sentence) for sentence in dev]}
-        edges = None if tokens.edges is None else tokens.edges.ids
-        arrays = tokens.offsets, tokens.ids, tokens.values, edges, known.gold, known.sets, known.set_ids
-        return fingerprint(plain, *arrays, self.sentence_weights, self.layout.vectors)
 
 
 def prepare(
     attributes: Attributes,
     y: Labels,
     labels: Vocabulary,
-    scheme: Scheme | None,
-    feature_set: str,
-    label_weights: NDArray[np.float64] | None,
-    sample_weight: object,
-    layout: FeatureLayout | None = None,
+    scheme: Scheme | None = None,
+    *,
+    feature_set: str = "observed",
+    label_weights: NDArray[np.float64] | None = None,
+    sample_weight: object = None,
     order: int = 1,
 ) -> Problem:
-    """Check that attributes and labels match; without a layout, build that of the ``feature_set``."""
+    """Return the problem of attributes and labels, checked against each other, with the weights of a feature set."""
     labeling = read_labeling(attributes, y, labels)
     allowed = allowed_by(labels, scheme)
     if allowed is not None:
         check_scheme(y, labels, allowed, scheme)
-    tokens = Tokens.of(attributes)
-    if layout is None:
-        sizes = (attributes.n_attributes, len(labels), 0 if attributes.edges is None else attributes.edges.n_attributes)
-        all_pairs = feature_set in ("all", "all-states")
-        layout = FeatureLayout.all_pairs(*sizes) if all_pairs else FeatureLayout.observed(tokens, labeling, *sizes)
-        if feature_set == "all-transitions":
-            layout = replace(layout, transitions=np.arange(len(labels) ** 2))
-        elif feature_set == "all-states":
-            layout = replace(layout, transitions=FeatureLayout.observed(tokens, labeling, *sizes).transitions)
-    tokens, layout = Tokens.with_vectors(attributes), layout.for_data(attributes)
-    structure = None
+    tokens, n_edges = Tokens.of(attributes), 0 if attributes.edges is None else attributes.edges.n_attributes
+    every, seen = (
+        partial(make, n_attributes=attributes.n_attributes, n_labels=len(labels), n_edge_attributes=n_edges)
+        for make in (FeatureLayout.all_pairs, partial(FeatureLayout.observed, tokens, labeling))
+    )
+    layout = every() if feature_set in ("all", "all-states") else seen()
+    if feature_set == "all-transitions":
+        layout = replace(layout, transitions=np.arange(len(labels) ** 2))
+    elif feature_set == "all-states":
+        layout = replace(layout, transitions=seen().transitions)
+    tokens, layout, structure = Tokens.with_vectors(attributes), layout.for_data(attributes), None
     if order > 1:
         structure = _structure(tokens, labeling, layout, order)
         layout = replace(layout, transitions=np.empty(0, np.int64))

@@ -1,28 +1,30 @@
-"""Meaning of a CRF's weights, and the layout of tokens and weights in memory for the kernels."""
+"""Which features of a CRF have a weight, and the order of the weights."""
 
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any, NamedTuple, Self
+from typing import NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-from trelliswork.compute import threads
-from trelliswork.compute.memory import aligned_zeros
 from trelliswork.errors import ValueRangeError
 from trelliswork.features.attributes import Attributes
-from trelliswork.inference import chain
 from trelliswork.inference.chain.potentials import whole_vectors
 from trelliswork.learning import whole
-from trelliswork.models.crf.composites import Composites
-from trelliswork.models.crf.kernels.layout import FEW, AttributeRows, lay, mark, take
-from trelliswork.models.crf.kernels.objective import FeatureWeights, LabelScores, TokenRows, scores
+from trelliswork.models.crf.kernels.layout import FEW, mark
+from trelliswork.models.crf.tokens import Ids, Labeling, Tokens
 
-Ids = NDArray[np.int32]
 Floats = NDArray[np.floating]
 Vector = NDArray[np.float64]
-_NO_VALUES = np.empty(0, np.float32)  # all are 1
 WIDE = FEW  # minimum number of labels of an attribute with a dense row
+
+
+class Allowed(NamedTuple):
+    """Allowed label pairs (S, S), first labels (S,) and last labels (S,)."""
+
+    pairs: NDArray[np.bool_]
+    start: NDArray[np.bool_]
+    end: NDArray[np.bool_]
 
 
 @dataclass(frozen=True)
@@ -187,14 +189,13 @@ class FeatureLayout:
 
     @classmethod
     def observed(
-        cls, tokens: "Tokens", labeling: "Labeling | Ids", n_attributes: int, n_labels: int, n_edge_attributes: int = 0
+        cls, tokens: Tokens, labeling: Labeling, n_attributes: int, n_labels: int, n_edge_attributes: int = 0
     ) -> Self:
         """Return a layout of what occurs in the training data, the default of CRFsuite.
 
         The attributes of a token with a set of labels occur with each of them, those of an unlabeled token with none.
         If any sentence is only partly labeled, all pairs of labels get a weight.
         """
-        labeling = labeling if isinstance(labeling, Labeling) else Labeling(labeling)
         S, gold = n_labels, labeling.gold
         token, label = labeling.pairs()
         chosen = tokens if labeling.complete else tokens.take(token, np.array([len(token)]))
@@ -221,219 +222,6 @@ class FeatureLayout:
         )
 
 
-@dataclass(frozen=True)
-class Labeling:
-    """Known labels of tokens.
-
-    ``gold`` (n_tokens,) are label ids, -1 at *all* tokens of a sentence that is only partly labeled. ``sets``
-    (n_sets, S) are the distinct sets of possible labels of tokens in such sentences, and ``set_ids`` (n_tokens,) the
-    set of each token, -1 in sentences with gold labels; empty if every sentence is labeled.
-    """
-
-    gold: Ids
-    sets: NDArray[np.bool_] = field(default_factory=lambda: np.empty((0, 0), bool))
-    set_ids: Ids = field(default_factory=lambda: np.empty(0, np.int32))
-
-    @property
-    def complete(self) -> bool:
-        """True if every token has a label."""
-        return len(self.set_ids) == 0
-
-    def pairs(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Return tokens and their labels in order: the label, or each of a proper subset of all labels."""
-        if self.complete:
-            return np.arange(len(self.gold)), self.gold.astype(np.int64)
-        sets = self.sets & ~self.sets.all(axis=1, keepdims=True)
-        shown = np.zeros((len(self.gold), sets.shape[1]), bool)
-        partly = self.gold < 0
-        shown[partly] = sets[self.set_ids[partly]]
-        shown[~partly, self.gold[~partly]] = True
-        token, label = np.nonzero(shown)
-        return token, label
-
-
-@dataclass(frozen=True)
-class Tokens:
-    """Attributes of tokens in compressed rows (those of ``features.Attributes``), as plain arrays.
-
-    ``edges`` are the attributes of the pair of a token and the one before it.
-    """
-
-    offsets: NDArray[np.int64]
-    token_ptr: NDArray[np.int64]
-    ids: Ids
-    values: NDArray[np.float32] | None = None
-    edges: "Tokens | None" = None
-
-    @classmethod
-    def of(cls, attributes: Attributes) -> Self:
-        """Return attributes as plain arrays."""
-        edges = None if attributes.edges is None else cls.of(attributes.edges)
-        return cls(attributes.offsets, attributes.token_ptr, attributes.ids, attributes.values, edges)
-
-    @classmethod
-    def with_vectors(cls, attributes: Attributes) -> Self:
-        """Return attributes as plain arrays, with those of words at the places of vectors (see `FeatureLayout`)."""
-        tokens, dense = cls.of(attributes), attributes.dense
-        if dense is None:
-            return tokens
-        places = np.arange(len(dense.rows))[:, None]
-        ids = attributes.n_attributes + dense.rows + places * len(dense.vectors)
-        known = dense.rows >= 0
-        n_own, n_more = np.diff(tokens.token_ptr), known.sum(axis=0)
-        token_ptr = np.concatenate([[0], np.cumsum(n_own + n_more)])
-        merged = np.empty(token_ptr[-1], np.int32)
-        merged[np.repeat(token_ptr[:-1], n_own) + counting(n_own)] = tokens.ids
-        merged[np.repeat(token_ptr[:-1] + n_own, n_more) + counting(n_more)] = ids.T[known.T]
-        return replace(tokens, token_ptr=token_ptr, ids=merged, values=None)
-
-    @property
-    def given_values(self) -> NDArray[np.float32]:
-        """The values as the kernels take them, none if all are 1."""
-        return _NO_VALUES if self.values is None else self.values
-
-    def frequent(self, n_attributes: int, least: int) -> NDArray[np.bool_]:
-        """Return which of the first ``n_attributes`` attributes occur at ``least`` tokens."""
-        frequent: NDArray[np.bool_] = np.bincount(self.ids, minlength=n_attributes)[:n_attributes] >= least
-        return frequent
-
-    def sentences(self, which: NDArray[np.int64]) -> "tuple[Tokens, NDArray[np.int64]]":
-        """Return the sentences ``which``, in this order, and the numbers of their tokens."""
-        lengths = np.diff(self.offsets)[which]
-        token = np.repeat(self.offsets[which], lengths) + counting(lengths)
-        return self.take(token, lengths), token
-
-    def longest_first(self) -> NDArray[np.int64]:
-        """Return the numbers of the sentences by decreasing length; raise if one is empty."""
-        lengths = np.diff(self.offsets)
-        if lengths.min(initial=1) < 1:
-            raise ValueRangeError(f"sentence {int(lengths.argmin())} is empty: leave it out.")
-        return np.argsort(-lengths, kind="stable")
-
-    def take(self, which: NDArray[np.int64], lengths: NDArray[np.int64]) -> "Tokens":
-        """Return the tokens ``which``, in this order, split into sentences of these lengths."""
-        token_ptr = np.concatenate([[0], np.cumsum(np.diff(self.token_ptr)[which])])
-        ids = np.empty(token_ptr[-1], np.int32)
-        values = None if self.values is None else np.empty(token_ptr[-1], np.float32)
-        take(self.token_ptr, self.ids, self.given_values, which, ids, _NO_VALUES if values is None else values)
-        return Tokens(
-            np.concatenate([[0], np.cumsum(lengths)]),
-            token_ptr,
-            ids,
-            values,
-            None if self.edges is None else self.edges.take(which, lengths),
-        )
-
-
-class ScoredTokens:
-    """Tokens split by layout into dense rows and single weights, ready for the kernels.
-
-    ``edge_arrays`` are ``token_ptr`` and ``ids`` of the edge attributes.
-    """
-
-    def __init__(self, tokens: Tokens, layout: FeatureLayout) -> None:
-        self.offsets = tokens.offsets
-        n_tokens = len(tokens.token_ptr) - 1
-        attributes = AttributeRows(tokens.token_ptr, tokens.ids, tokens.given_values, layout.places)
-        occurrences, is_wide = np.bincount(tokens.ids, minlength=len(layout.places)), layout.wide_rows >= 0
-        sizes = int(occurrences[is_wide].sum()), int(occurrences[~is_wide] @ layout.sizes[~is_wide])
-        arrays: list[NDArray[Any]] = []
-        for n in sizes:  # an occurrence of an attribute with single weights becomes one entry for each of them
-            n_values = 0 if tokens.values is None else n
-            arrays += [np.empty(n_tokens + 1, np.int64), np.empty(n, np.int32), np.empty(n_values, np.float32)]
-        self.arrays = TokenRows(*arrays)
-        lay(attributes, self.arrays)
-        self.edge_arrays = np.zeros(n_tokens + 1, np.int64), np.empty(0, np.int32)
-        if tokens.edges is not None:
-            self.edge_arrays = tokens.edges.token_ptr, tokens.edges.ids
-
-    def scores(self, w: "StateWeights", first: int, last: int) -> NDArray[np.float32]:
-        """Return the scores (last - first, Sw) of the labels at tokens ``first`` to ``last``."""
-        tokens, width = self.arrays, len(w.start)
-        out = np.empty((last - first, width), np.float32)
-        costs = np.diff(tokens.wide_ptr[first : last + 1]) + np.diff(tokens.narrow_ptr[first : last + 1])
-        threads.run(
-            lambda start, stop: scores(first + start, first + stop, tokens, w.arrays, w.n_labels, out, start * width),
-            threads.cut(costs, least=threads.LEAST_WORK // width),
-        )
-        return out
-
-
-class Allowed(NamedTuple):
-    """Allowed label pairs (S, S), first labels (S,) and last labels (S,)."""
-
-    pairs: NDArray[np.bool_]
-    start: NDArray[np.bool_]
-    end: NDArray[np.bool_]
-
-
-class StateWeights:
-    """Weights of state and edge features laid out for the kernels, in float32; ends that are not allowed score -inf.
-
-    ``edge_arrays`` are ``ptr``, ``pairs`` and ``weights`` of the edge features.
-    """
-
-    def __init__(
-        self,
-        weights: Floats,
-        layout: FeatureLayout,
-        allowed: Allowed | None = None,
-        composites: Composites | None = None,
-    ) -> None:
-        self.n_labels = S = layout.n_labels
-        n, (n_rows, width) = len(layout.attributes), layout.wide_shape
-        size = n_rows if composites is None else composites.size
-        self.wide, self.narrow = aligned_zeros(size, width), np.empty(0, np.float32)
-        own = self.wide[:n_rows]
-        if layout.complete:
-            own[:, :S] = weights[:n].reshape(-1, S)
-        else:
-            state = weights[:n].astype(np.float32)
-            self.narrow = state[layout.narrow_features]
-            own.reshape(-1)[layout.wide_places] = state[layout.wide_features]
-        if layout.vectors is not None:
-            W = weights[n + len(layout.edge_attributes) :].astype(np.float32).reshape(layout.n_places, -1, S)
-            rows = np.matmul(layout.vectors, W).reshape(-1, S)
-            own[n_rows - len(rows) :, :S] = rows
-        if composites is not None:
-            composites.fill(self.wide)
-        self.narrow_labels = layout.labels[layout.narrow_features]
-        self.start, self.end = np.zeros((2, layout.padded_labels), np.float32)
-        if allowed is not None:
-            self.start[:S][~allowed.start] = -np.inf
-            self.end[:S][~allowed.end] = -np.inf
-        self.arrays = FeatureWeights(self.wide, self.narrow, self.narrow_labels)
-        self.edge_arrays = (
-            layout.edge_ptr,
-            layout.edge_pairs,
-            weights[n : n + len(layout.edge_attributes)].astype(np.float32),
-        )
-
-
-class ChainWeights(StateWeights):
-    """A whole weight vector laid out for the kernels; scores that are not allowed are -inf.
-
-    ``potentials`` are the transitions as chain potentials, whose unary scores are placeholders.
-    """
-
-    def __init__(
-        self,
-        weights: Floats,
-        layout: FeatureLayout,
-        allowed: Allowed | None = None,
-        composites: Composites | None = None,
-    ) -> None:
-        S, n = layout.n_labels, len(layout.transitions)
-        super().__init__(weights[n:], layout, allowed, composites)
-        log_transition = np.zeros(S * S, np.float32)
-        log_transition[layout.transitions] = weights[:n]
-        if allowed is not None:
-            log_transition[~allowed.pairs.reshape(-1)] = -np.inf
-        self.log_transition = log_transition.reshape(S, S)
-        self.potentials = chain.chain_potentials(np.zeros((1, 1, S), np.float32), self.log_transition)
-        self.labels = LabelScores(self.start, self.end, self.log_transition)
-
-
 def _seen(tokens: Tokens, labels: NDArray[np.int64], n: int, n_labels: int) -> NDArray[np.int64]:
     """Return the distinct codes a S + y below n of attributes a at tokens labeled y, sorted."""
     if n > 1 << 30:  # too many for an array of marks
@@ -442,8 +230,3 @@ def _seen(tokens: Tokens, labels: NDArray[np.int64], n: int, n_labels: int) -> N
     marks = np.zeros(n, bool)
     mark(tokens.token_ptr, tokens.ids, labels, n_labels, marks)
     return np.flatnonzero(marks)
-
-
-def counting(lengths: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Return 0, 1, ..., lengths[0]-1, 0, 1, ..., lengths[1]-1, and so on."""
-    return np.arange(lengths.sum()) - np.repeat(np.cumsum(lengths) - lengths, lengths)

@@ -1,18 +1,22 @@
 """Learned weights of a CRF, and the attributes and labels that they belong to."""
 
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from trelliswork.data import Vocabulary
+from trelliswork.data.schemes import Scheme
 from trelliswork.data.vocabulary import strings
 from trelliswork.errors import DataError
 from trelliswork.features.feature_map import FeatureMap
 from trelliswork.models.base import Arrays, check_finite
-from trelliswork.models.crf.beams.layout import Structure
-from trelliswork.models.crf.layout import FeatureLayout
+from trelliswork.models.crf.beams.structure import Structure
+from trelliswork.models.crf.data import allowed_by
+from trelliswork.models.crf.layout import Allowed, FeatureLayout
+from trelliswork.models.crf.weights import ChainWeights, laid_out
 
 
 @dataclass(frozen=True)
@@ -24,6 +28,17 @@ class Learned:
     layout: FeatureLayout
     weights: NDArray[np.float64] = field(default_factory=lambda: np.empty(0))
     structure: Structure | None = None  # for order 2 and above
+    scheme: Scheme | None = None
+
+    @cached_property
+    def allowed(self) -> Allowed | None:
+        """Labels and pairs of labels that the scheme allows; ``None`` for all."""
+        return allowed_by(self.labels, self.scheme)
+
+    def laid_out(self, layout: FeatureLayout, temperature: float = 1.0) -> ChainWeights:
+        """Return the weights at a temperature for the kernels, in this layout for the data at hand."""
+        weights = self.weights if temperature == 1 else self.weights / temperature
+        return laid_out(weights, layout, self.allowed, self.structure)
 
     @property
     def grams(self) -> tuple[NDArray[np.int64], ...]:
@@ -86,6 +101,7 @@ class Learned:
             "n_attributes": layout.n_attributes,
             "n_edge_attributes": layout.n_edge_attributes,
             "order": len(self.grams),
+            "scheme": self.scheme,
         }
         if layout.n_places:
             plain["dense"] = [layout.n_places, layout.n_dims]
@@ -120,7 +136,7 @@ class Learned:
             *plain.get("dense", (0, 0)),
         )
         layout.check()
-        learned = cls(features, labels, layout, weights, structure)
+        learned = cls(features, labels, layout, weights, structure, plain["scheme"])
         n_features = learned.n_grams + layout.n_features - len(layout.transitions)
         check_vectors(layout, features)
         sizes = (n_features, layout.n_attributes, layout.n_edge_attributes)

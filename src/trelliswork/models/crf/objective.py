@@ -14,7 +14,6 @@ at every token (logit adjustment; Menon et al., 2021). The objective stays conve
 
 from collections.abc import Iterator
 from dataclasses import replace
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -29,19 +28,13 @@ from trelliswork.inference import chain
 from trelliswork.learning.evaluation import SharedEvaluation
 from trelliswork.models.crf import composites
 from trelliswork.models.crf.composites import Composites
-from trelliswork.models.crf.kernels import edges, objective
-from trelliswork.models.crf.kernels.edges import EdgeFeatures
+from trelliswork.models.crf.kernels import objective
+from trelliswork.models.crf.kernels.edges import EdgeFeatures, edge_scatter
 from trelliswork.models.crf.kernels.objective import FeatureWeights, Gradient, Losses, Sentences
-from trelliswork.models.crf.layout import (
-    Allowed,
-    ChainWeights,
-    FeatureLayout,
-    Floats,
-    Ids,
-    Labeling,
-    ScoredTokens,
-    Tokens,
-)
+from trelliswork.models.crf.layout import FeatureLayout, Floats
+from trelliswork.models.crf.problem import Problem
+from trelliswork.models.crf.tokens import Ids
+from trelliswork.models.crf.weights import ChainWeights, ScoredTokens
 
 LANES = 2 * VECTOR_BYTES // 4  # sentences that advance together, one per lane of two vectors
 LANE_LABELS = 40  # maximum number of labels for which this is faster
@@ -96,36 +89,24 @@ class GradientSums:
 class ChainObjective:
     """Penalized negative log-likelihood of labeled sentences and its gradient.
 
-    ``weights`` (n_sentences,) are alpha_n above, ``label_weights`` (S,) r, ``l2`` c_2; by default all labels and pairs
-    of labels are ``allowed``. One evaluation takes O(entries + tokens S^2) time, twice that for partly labeled
-    sentences. Inner sums are float32, sums over the corpus of losses and transitions float64.
+    The weights of a problem's sentences are alpha_n above, those of its labels r, and ``l2`` is c_2. One evaluation
+    takes O(entries + tokens S^2) time, twice that for partly labeled sentences. Inner sums are float32, sums over the
+    corpus of losses and transitions float64.
     """
 
-    def __init__(
-        self,
-        tokens: Tokens,
-        labeling: Labeling | Ids,
-        layout: FeatureLayout,
-        *,
-        l2: float = 0.0,
-        weights: Floats | None = None,
-        label_weights: Floats | None = None,
-        allowed: Allowed | None = None,
-    ) -> None:
+    def __init__(self, problem: Problem, *, l2: float = 0.0) -> None:
+        tokens, layout = problem.tokens, problem.layout
         if tokens.values is None:  # composites have no values
             layout = replace(layout, frequent=tokens.frequent(layout.n_attributes, composites.LEAST))
-        self.layout, self.l2, self.allowed = layout, l2, allowed
-        known = labeling if isinstance(labeling, Labeling) else Labeling(labeling)
-        alpha = np.ones(len(tokens.offsets) - 1) if weights is None else np.asarray(weights)
-        self._parts = list(_parts(tokens, known, layout, alpha, label_weights))
+        self.layout, self.l2, self._allowed = layout, l2, problem.allowed
+        self._parts = list(_parts(problem, layout))
         self._composites = None if tokens.values is not None else self._parts[0].compose()
         n_slots = max(len(part.ranges) for part in self._parts)
         self._gradient = GradientSums(n_slots, layout, (layout.n_labels,) * 2, self._composites)
-        self.n_features = layout.n_features
 
     def __call__(self, weights: Floats) -> SharedEvaluation:
         """Return value and gradient at a weight vector."""
-        w = ChainWeights(weights, self.layout, self.allowed, self._composites)
+        w = ChainWeights(weights, self.layout, self._allowed, self._composites)
         used = 0
         value = 0.0
         for part in self._parts:
@@ -142,7 +123,7 @@ class ChainObjective:
             most = max(1, BATCH_EDGES // self.layout.n_labels**2)
             return sum(self._batch(part, *some, w) for some in batches(np.diff(part.sentences.offsets), most))
         losses = Losses(np.zeros(len(part.numbers)), np.ones(len(part.numbers), bool))
-        inputs = part.sentences, part.tokens.arrays, w.arrays, w.labels, w.potentials.transitions
+        inputs = part.sentences, part.tokens.arrays, w.arrays, w.labels, w.transitions
         kernel = objective.lane_loss_gradient if part.by_lane else objective.loss_gradient
         slot = {start: k for k, (start, _) in enumerate(part.ranges)}
 
@@ -163,67 +144,38 @@ class ChainObjective:
 
         These are sentences that underflow in probability space, or whose transitions depend on the position.
         """
-        sentences = part.sentences
-        at, weight = slice(sentences.offsets[first], sentences.offsets[last]), sentences.weight[first:last]
-        ids = sentences.extra_ids[at]
-        gold = sentences.gold[at]
-        batch = Batch(first, last, part.tokens, w, sentences.extra[ids] if len(ids) else 0)
-        p, residual, gradient = batch.potentials, np.zeros_like(batch.scores), self._gradient.slot(0)
-        log_z, expected = chain.expectations(p, edges=batch.by_position, counts=not batch.by_position)
+        sentences, tokens, gradient = part.sentences, part.tokens, self._gradient.slot(0)
+        offsets, weight = sentences.offsets[first : last + 1], sentences.weight[first:last]
+        start, stop, lengths = offsets[0], offsets[-1], np.diff(offsets)
+        gold, scores = sentences.gold[start:stop], tokens.scores(w, start, stop)
+        if len(sentences.extra_ids):
+            scores += sentences.extra[sentences.extra_ids[start:stop]]
+        p: Any = w.chains(scores, offsets, tokens.edge_arrays)
+        by_position = self.layout.n_edge_attributes > 0 and lengths.max() > 1
+        expected: Any
+        log_z, expected = chain.expectations(p, edges=by_position, counts=not by_position)
         if not log_z.min() > -np.inf:
             number = part.numbers[first + int(log_z.argmin())]
             raise ImpossibleError(f"sentence {number}: no labeling agrees with its labels and the scheme.")
-        assert expected.marginals is not None
-        marginals = unpad(expected.marginals, p.lengths)
-        residual[:, : self.layout.n_labels] = np.repeat(weight, p.lengths)[:, None] * marginals
-        pairs = None if expected.edges is None else (weight[:, None, None, None] * expected.edges).astype(np.float32)
-        if expected.counts is not None:
+        residual, of_token = np.zeros_like(scores), np.repeat(weight, lengths)
+        residual[:, : self.layout.n_labels] = of_token[:, None] * unpad(expected.marginals, lengths)
+        labeled = np.flatnonzero(gold >= 0)
+        residual[labeled, gold[labeled]] -= of_token[labeled]
+        objective.scatter(start, stop, residual, 0, tokens.arrays, gradient.state)
+        to = labeled[~np.isin(labeled, offsets - start)]  # the first token of a sentence has no pair
+        if by_position:
+            pairs = (weight[:, None, None, None] * expected.edges).astype(np.float32)
+            row = np.repeat(np.arange(len(lengths)), lengths)[to]
+            np.subtract.at(pairs, (row, to - (offsets[row] - start) - 1, gold[to - 1], gold[to]), of_token[to])
+            features = EdgeFeatures(*tokens.edge_arrays, *w.edge_arrays)
+            for b in range(len(lengths)):
+                edge_scatter(offsets[b], offsets[b + 1], features, pairs[b], gradient.edges, gradient.counts)
+        else:
             gradient.counts[...] += np.tensordot(weight, expected.counts, 1)
-        return float(weight @ (log_z - batch.add(residual, pairs, gold, weight, gradient)))
-
-
-class Batch:
-    """Scores of some sentences as chain potentials, for those that the fast kernels do not compute."""
-
-    def __init__(self, first: int, last: int, tokens: ScoredTokens, w: ChainWeights, extra: Floats | float = 0) -> None:
-        self._tokens, self._ranges = tokens, list(pairwise(tokens.offsets[first : last + 1].tolist()))
-        self._start, stop, S = self._ranges[0][0], self._ranges[-1][1], w.n_labels
-        lengths = np.diff(tokens.offsets[first : last + 1])
-        self.scores = tokens.scores(w, self._start, stop)
-        self.scores[tokens.offsets[first:last] - self._start] += w.start
-        self.scores[tokens.offsets[first + 1 : last + 1] - self._start - 1] += w.end
-        self.scores += extra
-        self._features = EdgeFeatures(*tokens.edge_arrays, *w.edge_arrays)
-        self.by_position = len(self._features.ptr) > 1 and lengths.max() > 1  # whether transitions depend on it
-        transitions: Floats = w.log_transition
-        if self.by_position:
-            transitions = np.zeros((len(lengths), lengths.max() - 1, S, S), np.float32)
-            for b, (start, end) in enumerate(self._ranges):
-                edges.edge_scores(start, end, self._features, w.log_transition, transitions[b])
-        self.potentials = chain.chain_potentials(pad(self.scores[:, :S], lengths), transitions, lengths)
-
-    def add(
-        self, residual: Floats, pairs: Floats | None, gold: Ids, weight: Floats, gradient: Gradient
-    ) -> NDArray[np.float64]:
-        """Add weighted marginals (n_tokens, Sw) and, unless they are in ``counts``, pairs (B, T-1, S, S), less gold.
-
-        ``weight`` (B,) are those of the sentences. Return the scores (B,) of the gold labels; a sentence whose gold
-        labels are -1 has none, and the score 0.
-        """
-        for b, (start, end) in enumerate(self._ranges):
-            here = slice(start - self._start, end - self._start)
-            y, steps = gold[here], np.arange(end - start)
-            if y[0] >= 0:
-                residual[here][steps, y] -= weight[b]
-                if pairs is None:
-                    np.subtract.at(gradient.counts, (y[:-1], y[1:]), weight[b])
-                else:
-                    pairs[b, steps[:-1], y[:-1], y[1:]] -= weight[b]
-            if pairs is not None:
-                edges.edge_scatter(start, end, self._features, pairs[b], gradient.edges, gradient.counts)
-        objective.scatter(self._start, self._ranges[-1][1], residual, 0, self._tokens.arrays, gradient.state)
-        known = pad(gold, self.potentials.lengths).astype(np.int64)
-        return np.where(known[:, 0] >= 0, chain.score(self.potentials, np.maximum(known, 0)), 0.0)
+            np.subtract.at(gradient.counts, (gold[to - 1], gold[to]), of_token[to])
+        known = pad(gold, lengths).astype(np.int64)
+        score = np.where(known[:, 0] >= 0, chain.score(p, np.maximum(known, 0)), 0.0)
+        return float(weight @ (log_z - score))
 
 
 class _Part:
@@ -234,28 +186,24 @@ class _Part:
 
     def __init__(
         self,
-        tokens: Tokens,
-        which: NDArray[np.int64],
-        gold: Ids,
+        problem: Problem,
         layout: FeatureLayout,
-        weights: Floats,
+        which: NDArray[np.bool_],
+        gold: Ids,
+        alpha: Floats,
         extra: NDArray[np.float32],
         extra_ids: Ids,
     ) -> None:
         self.layout = layout
-        order = tokens.longest_first()
-        self.numbers = order[np.isin(order, which)]
-        taken, token = tokens.sentences(self.numbers)
+        order = problem.tokens.longest_first()
+        self.numbers = order[which[order]]
+        taken, token = problem.tokens.sentences(self.numbers)
         self.tokens = ScoredTokens(taken, layout)
         padded = np.zeros((len(extra), layout.padded_labels), np.float32)
         padded[:, : layout.n_labels] = extra
-        self.sentences = Sentences(
-            self.tokens.offsets,
-            np.ascontiguousarray(gold[token], np.int32),
-            weights[self.numbers].astype(np.float32),
-            padded,
-            extra_ids[token] if len(extra_ids) else extra_ids,
-        )
+        own_ids = extra_ids[token] if len(extra_ids) else extra_ids
+        gold = np.ascontiguousarray(gold[token], np.int32)
+        self.sentences = Sentences(taken.offsets, gold, alpha[self.numbers], padded, own_ids)
         lengths = np.diff(taken.offsets)
         self.by_lane = fits_lanes(lengths, layout)
         multiple = LANES if self.by_lane else objective.ROWS
@@ -275,17 +223,15 @@ def fits_lanes(lengths: NDArray[np.int64], layout: FeatureLayout) -> bool:
     return few and padded <= LANE_PADDING * int(lengths.sum()) and room <= LANE_ROOM
 
 
-def _parts(
-    tokens: Tokens, known: Labeling, layout: FeatureLayout, alpha: Floats, label_weights: Floats | None
-) -> Iterator[_Part]:
-    S = layout.n_labels
-    offsets, everywhere = np.zeros((0, S), np.float32), np.empty(0, np.int32)
-    if label_weights is not None:
-        offsets = -np.log(label_weights)[None].astype(np.float32)
+def _parts(problem: Problem, layout: FeatureLayout) -> Iterator[_Part]:
+    known, alpha = problem.labeling, problem.alpha
+    offsets, everywhere = np.zeros((0, layout.n_labels), np.float32), np.empty(0, np.int32)
+    if problem.label_weights is not None:
+        offsets = -np.log(problem.label_weights)[None].astype(np.float32)
         everywhere = np.zeros(len(known.gold), np.int32)
-    yield _Part(tokens, np.arange(len(alpha)), known.gold, layout, alpha, offsets, everywhere)
-    partly = np.flatnonzero(known.gold[tokens.offsets[:-1]] < 0)
-    if len(partly):
+    yield _Part(problem, layout, np.ones(len(alpha), bool), known.gold, alpha, offsets, everywhere)
+    partly = known.gold[problem.tokens.offsets[:-1]] < 0
+    if partly.any():
         sets = np.where(known.sets, offsets if len(offsets) else 0, -np.inf).astype(np.float32)
         unlabeled = np.full(len(known.gold), -1, np.int32)
-        yield _Part(tokens, partly, unlabeled, layout, -alpha, sets, known.set_ids)
+        yield _Part(problem, layout, partly, unlabeled, -alpha, sets, known.set_ids)

@@ -24,17 +24,9 @@ from trelliswork.errors import ValueRangeError
 from trelliswork.learning.sgd import decay
 from trelliswork.models.crf.kernels.objective import FeatureWeights, Sentences
 from trelliswork.models.crf.kernels.online import Batches, Model, Schedule, train
-from trelliswork.models.crf.layout import (
-    Allowed,
-    ChainWeights,
-    FeatureLayout,
-    Floats,
-    Ids,
-    Labeling,
-    ScoredTokens,
-    Tokens,
-    Vector,
-)
+from trelliswork.models.crf.layout import Allowed, FeatureLayout, Floats, Vector
+from trelliswork.models.crf.problem import Problem
+from trelliswork.models.crf.weights import ChainWeights, ScoredTokens
 
 SAMPLE = 1000  # number of sentences on which rates are tried
 TRIALS = 12  # maximum number of rates that are tried
@@ -55,16 +47,14 @@ class OnlineState:
 
 
 class OnlineChain:
-    """Averaged SGD or the averaged perceptron on labeled sentences; the layout must have no edge attributes.
+    """Averaged SGD or the averaged perceptron on labeled sentences.
 
     Parameters
     ----------
-    labeling : Labeling, or ndarray of int32 (n_tokens,)
-        One label for each token; they and their pairs must be ``allowed``.
+    problem : Problem
+        The weight of a sentence multiplies its loss or its update. The labels and their pairs must be allowed.
     l2 : float
-        c_2, for the whole corpus as in ``ChainObjective``; the perceptron has no penalty.
-    weights : ndarray (n_sentences,), optional
-        alpha_n: weight of a sentence; multiplies its loss or its update.
+        c_2 of SGD, for the whole corpus as in ``ChainObjective``; the perceptron has no penalty.
     batch_size : int, optional
         Number of sentences per step; 8 for SGD and 1 for the perceptron by default.
     rate : float, optional
@@ -86,31 +76,33 @@ class OnlineChain:
 
     def __init__(
         self,
-        tokens: Tokens,
-        labeling: Labeling | Ids,
-        layout: FeatureLayout,
+        problem: Problem,
         *,
         kind: Literal["sgd", "perceptron"],
         l2: float = 0.0,
-        weights: Floats | None = None,
-        allowed: Allowed | None = None,
         batch_size: int | None = None,
         rate: float | None = None,
         seed: int = 0,
     ) -> None:
+        tokens, layout = problem.tokens, problem.layout
+        if layout.n_edge_attributes or problem.label_weights is not None or not problem.labeling.complete:
+            raise ValueRangeError(
+                "edge features (B templates with columns), label weights and partly labeled sentences need "
+                "algorithm='lbfgs': leave them out, or choose that."
+            )
+        l2 = l2 if kind == "sgd" else 0.0
         self.layout, self.kind, self.seed, self._rate = layout, kind, seed, rate or 0.0
         self.batch_size = batch_size or (8 if kind == "sgd" else 1)
         self._lengths = np.diff(tokens.offsets)
         self._l2, self._decay = l2, 2 * l2 / len(self._lengths)
         if not self._rate * self._decay < 1:
             raise ValueRangeError(f"the learning rate must be below N / (2 l2) = {1 / self._decay:.3g}, got {rate}.")
-        gold = labeling.gold if isinstance(labeling, Labeling) else labeling
-        alpha = np.ones(len(self._lengths), np.float32) if weights is None else np.asarray(weights, np.float32)
         rows = ScoredTokens(tokens, layout).arrays
         rows = rows._replace(wide_ids=rows.wide_ids * np.int32(3), narrow_ids=rows.narrow_ids * np.int32(2))
         extra = np.empty((0, layout.padded_labels), np.float32), np.empty(0, np.int32)
-        self._data = Sentences(tokens.offsets, np.ascontiguousarray(gold, np.int32), alpha, *extra), rows
-        self._model = _model(layout, allowed)
+        gold = np.ascontiguousarray(problem.labeling.gold, np.int32)
+        self._data = Sentences(tokens.offsets, gold, problem.alpha, *extra), rows
+        self._model = _model(layout, problem.allowed)
         self._sum = np.zeros(layout.n_features)  # sum of the weights after each step of this epoch
         self.load(self._sum)
 
@@ -189,7 +181,7 @@ class OnlineChain:
         w, m, n = ChainWeights(weights, self.layout), self._model, len(self.layout.transitions)
         wide, narrow, _ = m.weights
         wide[::3], wide[1::3] = w.wide, 0
-        narrow[::2], narrow[1::2] = w.narrow, 0
+        narrow[::2], narrow[1::2] = w.arrays.narrow, 0
         m.transition[:] = m.transition_sum[:] = 0
         m.transition.reshape(-1)[self.layout.transitions] = weights[:n]
 

@@ -2,17 +2,16 @@
 
 import time
 import warnings
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from trelliswork.data import Vocabulary
-from trelliswork.data.schemes import Scheme
+from trelliswork.compute.limits import check_cost
 from trelliswork.errors import ConvergenceWarning, ValueRangeError
-from trelliswork.inference.chain import queries
+from trelliswork.features.attributes import Attributes
 from trelliswork.inference.chain.beam import EXACT, Beam, chosen_beam
 from trelliswork.learning import whole
 from trelliswork.learning.checkpoint import Arrays
@@ -23,9 +22,10 @@ from trelliswork.metrics.tagging import Score, evaluate_tagging
 from trelliswork.models.crf.beams.objective import BeamObjective
 from trelliswork.models.crf.beams.start import first_weights
 from trelliswork.models.crf.beams.training import BeamSearch
-from trelliswork.models.crf.data import Problem
+from trelliswork.models.crf.learned import Learned
 from trelliswork.models.crf.objective import ChainObjective
 from trelliswork.models.crf.online import OnlineChain, OnlineState
+from trelliswork.models.crf.problem import Problem
 from trelliswork.models.crf.scoring import Scorer
 
 Weights = NDArray[np.float64]
@@ -72,32 +72,33 @@ class Settings:
 
 
 def tagging_development(
-    scorer: Scorer,
-    gold: list[list[str]],
-    labels: Vocabulary,
-    scheme: Scheme | None,
+    attributes: Attributes,
+    gold: Sequence[Sequence[str]],
+    learned: Learned,
     beam: Beam | None,
-    ask: Any = queries,
+    ask: Any,
 ) -> Development:
     """Return the metric on labeled sentences: chunk F1 if the labels follow a scheme, else token accuracy.
 
-    ``scorer`` has this rank's share of the sentences, ``gold`` the labels of all; ``ask`` finds the best labels.
+    ``learned`` lacks the weights, ``ask`` finds the best labels.
     """
-    own = gold[slice(*whole.share(len(gold)))]
+    share = slice(*whole.share(len(gold)))
+    own, scorer = gold[share], Scorer.of(attributes.part(share.start, share.stop), learned.layout)
 
     def measure(parameters: Mapping[str, Any]) -> float:
         predicted: list[list[str]] = []
-        for potentials in scorer.potentials(parameters["weights"]):
+        weights = replace(learned, weights=parameters["weights"]).laid_out(scorer.layout)
+        for potentials in scorer.potentials(weights):
             found = zip(ask.best_labels(potentials, beam).tolist(), potentials.lengths.tolist(), strict=True)
-            predicted += [labels.strings(row[:n]) for row, n in found]
+            predicted += [learned.labels.strings(row[:n]) for row, n in found]
         counts = np.zeros(3, np.int64)  # a Score; of tokens, every one is predicted
         if own or predicted or not gold:
-            report = evaluate_tagging(own, predicted, scheme=scheme)
+            report = evaluate_tagging(own, predicted, scheme=learned.scheme)
             correct = sum(label.correct for label in report.labels.values())
             counts[:] = report.chunks or (correct, report.n_tokens, report.n_tokens)
         return Score(*whole.summed(counts)[0].tolist()).f1
 
-    return Development("F1" if scheme else "accuracy", measure)
+    return Development("F1" if learned.scheme else "accuracy", measure)
 
 
 def learn(problem: Problem, settings: Settings, start: Weights | None, watch: Watch) -> tuple[Weights, FitReport]:
@@ -132,37 +133,32 @@ def _first_order_weights(problem: Problem, settings: Settings, watch: Watch) -> 
 
 def _lbfgs(problem: Problem, settings: Settings, start: Weights, watch: Watch) -> tuple[Arrays, FitReport]:
     beam = training_beam(problem, settings.beam)
-    if beam is not None:
-        return _lbfgs_within_beams(problem, settings, beam, start, watch)
-    objective = problem.objective(ChainObjective, l2=settings.l2, label_weights=problem.label_weights)
-    return minimize(objective, start, watch, **settings.search)
-
-
-def training_beam(problem: Problem, beam: Beam | str | None) -> Beam | None:
-    """Return the beam to train with; ``None`` for the exact kernels, which know order 1 only."""
-    if problem.structure is not None:
-        chosen = chosen_beam(beam, problem.structure.transitions.n_states, shared=False)
-        return EXACT if chosen is None else chosen
-    return chosen_beam(beam, problem.layout.n_labels, shared=problem.layout.n_edge_attributes == 0)
-
-
-def _lbfgs_within_beams(
-    problem: Problem, settings: Settings, beam: Beam, start: Weights, watch: Watch
-) -> tuple[Arrays, FitReport]:
-    if problem.label_weights is not None or not problem.labeling.complete:
-        raise ValueRangeError(
-            "training within a beam, under rules or with order above 1 needs one label per token and no label weights: "
-            "use order=1 without a beam."
-        )
-    objective = problem.objective(BeamObjective, beam=beam, l2=settings.l2, structure=problem.structure)
+    if beam is None:
+        return minimize(ChainObjective(problem, l2=settings.l2), start, watch, **settings.search)
+    objective = BeamObjective(problem, beam=beam, l2=settings.l2)
     search = BeamSearch(objective, lambda step, weights, state: watch.after(step, {"weights": weights}, state))
     saved = watch.resume()
     if saved is None and problem.structure is None and not start.any():
-        options: dict[str, Any] = {"l1": settings.l1, "max_iter": settings.iterations}
-        options["weights"] = problem.sentence_weights
-        start, search.sampled = first_weights(objective, problem.tokens, problem.labeling, **options)
+        start, search.sampled = first_weights(objective, l1=settings.l1, max_iter=settings.iterations)
     weights, report = search.run(start, saved, **settings.search)
     return watch.finish({"weights": weights}, report)
+
+
+def training_beam(problem: Problem, beam: Beam | str | None) -> Beam | None:
+    """Return the beam to train with; ``None`` for the exact kernels, which know dense transitions only."""
+    if problem.structure is not None:
+        n_states = problem.structure.transitions.n_states
+        chosen = chosen_beam(beam, n_states, shared=False)
+        if chosen is None:
+            check_cost(
+                f"exact training with {n_states:,} states per token",
+                n_bytes=24.0 * n_states * len(problem.labeling.gold),
+                remedy='Train with a lower order, or within a beam, such as "kl=0.005,min=10".',
+            )
+        return EXACT if chosen is None else chosen
+    if problem.layout.n_edge_attributes and beam == "auto":
+        return None
+    return chosen_beam(beam, problem.layout.n_labels)
 
 
 def one_pass(problem: Problem, settings: Settings, state: OnlineState | None) -> tuple[Weights, FitReport, OnlineState]:
@@ -175,20 +171,8 @@ def one_pass(problem: Problem, settings: Settings, state: OnlineState | None) ->
 
 
 def _online_chain(problem: Problem, settings: Settings) -> OnlineChain:
-    if problem.layout.n_edge_attributes or problem.label_weights is not None or not problem.labeling.complete:
-        raise ValueRangeError(
-            "edge features (B templates with columns), label weights and partly labeled sentences need "
-            "algorithm='lbfgs': leave them out, or choose that."
-        )
-    kind: Any = settings.algorithm
-    return problem.objective(
-        OnlineChain,
-        kind=kind,
-        l2=settings.l2 if kind == "sgd" else 0.0,
-        batch_size=settings.batch_size,
-        rate=settings.learning_rate,
-        seed=settings.seed,
-    )
+    options: dict[str, Any] = {"batch_size": settings.batch_size, "rate": settings.learning_rate, "seed": settings.seed}
+    return OnlineChain(problem, kind=settings.algorithm, l2=settings.l2, **options)  # type: ignore[arg-type]
 
 
 def _online(problem: Problem, settings: Settings, start: Weights, watch: Watch) -> tuple[Arrays, FitReport]:

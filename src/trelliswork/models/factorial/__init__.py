@@ -2,29 +2,25 @@
 
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import KW_ONLY
+from dataclasses import KW_ONLY, replace
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from trelliswork.compute.padding import unpad
-from trelliswork.data import Vocabulary
 from trelliswork.data.schemes import detect_scheme
 from trelliswork.errors import ImpossibleError, ShapeError, ValueRangeError, extras_for
-from trelliswork.features.attributes import Attributes
-from trelliswork.features.feature_map import Features, Sentence, Sentences
+from trelliswork.features.feature_map import FeatureMap, Features, Sentence, Sentences
 from trelliswork.features.knowledge import KNOWLEDGE, Knowledge
 from trelliswork.inference import factorial
 from trelliswork.inference.chain import queries
 from trelliswork.inference.factorial.sweeps import Options
-from trelliswork.learning.checkpoint import fingerprint
-from trelliswork.learning.report import Callback
+from trelliswork.learning.report import Callback, FitReport
 from trelliswork.metrics.tagging import gold_in_scheme_of
 from trelliswork.models.base import Arrays, Description, Table, check_label, watch_for
 from trelliswork.models.calibration import LEAST, fit_temperature, observed
-from trelliswork.models.crf.data import in_scheme, sentence_weights
-from trelliswork.models.crf.layout import FeatureLayout, Tokens
+from trelliswork.models.crf.data import in_scheme, label_vocabulary, prepare
 from trelliswork.models.entrance import COLUMNS
 from trelliswork.models.evidence import Labels, SentenceRules, ruled_out
 from trelliswork.models.factorial.data import (
@@ -33,13 +29,12 @@ from trelliswork.models.factorial.data import (
     LayerLabels,
     by_layer,
     joined,
-    once,
     with_rules,
 )
 from trelliswork.models.factorial.learned import Learned
 from trelliswork.models.factorial.objective import FactorialLayout, FactorialObjective
 from trelliswork.models.factorial.scoring import FactorialScorer, as_factor_graph
-from trelliswork.models.factorial.training import feature_maps, joint_development, learn, tie_numbers
+from trelliswork.models.factorial.training import joint_development, learn, tie_numbers
 from trelliswork.models.parameters import (
     L2,
     TRAINING,
@@ -54,6 +49,7 @@ from trelliswork.models.parameters import (
     Tol,
     Vectors,
     estimator,
+    later,
     option,
     parse_names,
     parse_pairs,
@@ -74,10 +70,8 @@ class FactorialCRF(LayeredTagger):
 
     Attributes
     ----------
-    layers_ : tuple of LabelLayer
-        Name, labels (a ``Vocabulary``) and scheme of each layer.
-    weights_ : ndarray (n_features,)
-        Learned weights.
+    labels_ : dict of str to tuple of str
+        Labels of each layer.
     report_ : FitReport
         Report of the training.
 
@@ -94,6 +88,7 @@ class FactorialCRF(LayeredTagger):
     _tokens: ClassVar[tuple[type, ...]] = COLUMNS
     _title: ClassVar[str] = "Factorial CRF"
     _apart: ClassVar[tuple[str, ...]] = ("features", *KNOWLEDGE)
+    _learned: Learned = later()
 
     layers: Annotated[
         Sequence[str],
@@ -104,11 +99,9 @@ class FactorialCRF(LayeredTagger):
     ] = ("pos", "chunk")
     _: KW_ONLY
     features: Annotated[
-        Features | Mapping[str, Features],
+        Features,
         Parameter(
-            "A preset (pos, ner, chunking, letters) or a CRF++ template file; in Python all features of CRF, or a "
-            "dict of features by layer.",
-            parse=str,
+            "A preset (pos, ner, chunking, letters) or a CRF++ template file; in Python all features of CRF.", parse=str
         ),
     ] = "pos"
     ties: Annotated[
@@ -199,58 +192,34 @@ class FactorialCRF(LayeredTagger):
             Time limit: stop before an iteration that would end later.
         """
         self._check_parameters()
-        columns = by_layer(y, self.layers)
         knowledge = Knowledge.of(self.clusters, self.vectors, self.lexicon)
-        given = {"min_count": self.min_count, "hash_bits": self.hash_bits, "knowledge": knowledge}
-        maps = feature_maps(self.features, self.layers, **given)
-        attributes = once(lambda m: m.fit(X), maps)
-        tokens = once(Tokens.of, attributes)
-        layers, gold, layouts = [], [], []
-        for name, column, own, rows in zip(self.layers, columns, attributes, tokens, strict=True):
-            column, scheme = in_scheme(column, self.scheme, f"layer {name}")  # type: ignore[assignment]
-            layer = LabelLayer(name, Vocabulary.from_sequences(column), scheme)
-            if own.edges is not None:
-                raise ValueRangeError(
-                    "factorial CRFs do not support edge features (B templates with columns): leave them out."
-                )
-            layers.append(layer)
-            gold.append(layer.gold(own, column))
-            sizes = (own.n_attributes, len(layer.labels))
-            if self.feature_set == "all":
-                chosen = FeatureLayout.all_pairs(*sizes)
-            else:
-                chosen = FeatureLayout.observed(rows, gold[-1], *sizes)
-            layouts.append(chosen.for_data(own))
-        tokens = once(Tokens.with_vectors, attributes)
-        layout = FactorialLayout(tuple(layouts), tie_numbers(self.ties, self.layers))
-        allowed = [layer.allowed for layer in layers]
-        importance = sentence_weights(sample_weight, len(attributes[0]))
-        options = Options(**self._settings())
-        objective = FactorialObjective(
-            tokens, gold, layout, engine=self.engine, l2=self.l2, weights=importance, allowed=allowed, options=options
-        )
-        development = None
+        features = FeatureMap(self.features, min_count=self.min_count, hash_bits=self.hash_bits, knowledge=knowledge)
+        attributes = features.fit(X)
+        if attributes.edges is not None:
+            raise ValueRangeError(
+                "factorial CRFs do not support edge features (B templates with columns): leave them out."
+            )
+        layers, problems = [], []
+        for name, column in zip(self.layers, by_layer(y, self.layers), strict=True):
+            own, scheme = in_scheme(column, self.scheme, f"layer {name}")
+            layers.append(LabelLayer(name, label_vocabulary(own), scheme))
+            given: Any = {"feature_set": self.feature_set, "sample_weight": sample_weight}
+            problems.append(prepare(attributes, own, layers[-1].labels, scheme, **given))
+        layout = FactorialLayout(tuple(p.layout for p in problems), tie_numbers(self.ties, self.layers))
+        learned, options = Learned(features, tuple(layers), layout), Options(**self._settings())
+        objective = FactorialObjective(problems, layout, engine=self.engine, l2=self.l2, options=options)
+        development = held = None
         if dev is not None:
-            others = once(lambda m: m.transform(dev[0]), maps)
-
-            def score(first: int, last: int) -> FactorialScorer:
-                return FactorialScorer(once(lambda a: a.part(first, last), others), layout, allowed)
-
-            development = joint_development(score, by_layer(dev[1], self.layers), layers, self._decode)
+            held = by_layer(dev[1], self.layers)
+            development = joint_development(features.transform(dev[0]), held, learned, self._decode)
+        plain = self._values("max_iter", *self._apart)
 
         def mark() -> str:
-            plain = self._values("max_iter", *self._apart)
-            plain["dev"] = None if dev is None else by_layer(dev[1], self.layers)
-            arrays = [array for t in {id(t): t for t in tokens}.values() for array in (t.offsets, t.ids, t.values)]
-            tables = {id(a): a.dense.vectors for a in attributes if a.dense is not None}
-            return fingerprint(plain, *gold, *arrays, importance, *tables.values())
+            return " ".join(problem.fingerprint(plain, held) for problem in problems)
 
         watch = watch_for(self, development, checkpoint, mark, callback, max_minutes)
         weights, report = learn(objective, watch, max_iter=self.max_iter, tol=self.tol, history_size=self.history_size)
-        # Set together at the end: a fit that fails leaves the learned attributes unchanged.
-        self.features_, self.layers_, self._layout = maps, tuple(layers), layout
-        self.weights_, self.report_, self.calibration_ = weights, report, None
-        return self
+        return self._set(replace(learned, weights=weights), report)
 
     def predict(  # type: ignore[override]  # by layer
         self,
@@ -297,7 +266,7 @@ class FactorialCRF(LayeredTagger):
                 decoded = self._decode(potentials)
             else:
                 decoded = [p.argmax(axis=2) for p in self._possible(potentials).marginals]
-            for layer, labels in zip(self.layers_, decoded, strict=True):
+            for layer, labels in zip(self._layers, decoded, strict=True):
                 items = layer.labels.items
                 rows = zip(labels.tolist(), potentials.lengths.tolist(), strict=True)
                 predicted[layer.name] += [[items[j] for j in row[:n]] for row, n in rows]
@@ -356,7 +325,7 @@ class FactorialCRF(LayeredTagger):
         result: dict[str, list[list[dict[str, float]]]] = {name: [] for name in self.layers}
         for potentials in self._potentials(X, known, rules):
             beliefs = self._possible(potentials)
-            for layer, marginals in zip(self.layers_, beliefs.marginals, strict=True):
+            for layer, marginals in zip(self._layers, beliefs.marginals, strict=True):
                 rows = unpad(marginals, potentials.lengths)
                 result[layer.name] += by_label(layer.labels.names, rows, potentials.lengths)
         return result
@@ -374,7 +343,7 @@ class FactorialCRF(LayeredTagger):
             for b, n in enumerate(potentials.lengths.tolist()):
                 best = []
                 for r in np.flatnonzero(np.isfinite(log_p[b])).tolist():
-                    pairs = zip(self.layers_, labels, strict=True)
+                    pairs = zip(self._layers, labels, strict=True)
                     names = [layer.labels.strings(rows[b, r, :n].tolist()) for layer, rows in pairs]
                     best.append((list(zip(*names, strict=True)), float(np.exp(log_p[b, r]))))
                 ranked.append(best)
@@ -392,7 +361,7 @@ class FactorialCRF(LayeredTagger):
         """Return the distribution over labelings of one sentence as a factor graph, for any query and engine.
 
         Token t of layer d (counted in the order of ``layers``) is variable ``d * len(sentence) + t``; its states are
-        the labels in the order of ``layers_[d].labels``. Rules add variables after these.
+        the labels in the order of ``labels_``. Rules add variables after these.
         """
         if len(sentence) == 0:
             raise ShapeError("the sentence is empty: a distribution over labels needs a token.")
@@ -403,7 +372,7 @@ class FactorialCRF(LayeredTagger):
     def score(self, X: Sentences, y: LayerLabels) -> float:
         """Return the joint token accuracy: the fraction of tokens with all labels correct."""
         predicted, gold = list(self._predict_layers(X).values()), by_layer(y, self.layers)
-        pairs = zip(self.layers_, predicted, gold, strict=True)
+        pairs = zip(self._layers, predicted, gold, strict=True)
         return accuracy(joined(predicted), joined([gold_in_scheme_of(layer.labels, p, g) for layer, p, g in pairs]))
 
     @property
@@ -413,35 +382,35 @@ class FactorialCRF(LayeredTagger):
 
     def top_features(self, n: int = 20, label: str | None = None, *, layer: str) -> list[tuple[str, str, float]]:
         """Return the n largest weights of a layer (absolute): attribute, label, weight; for one label if given."""
-        return self._learned().layer(self._layer_number(layer)).top_features(n, label)
+        return self._learned.layer(self._layer_number(layer)).top_features(n, label)
 
     def known_words(self) -> set[str] | None:
         """Return the words of the first column in training; ``None`` if the model saw ready attributes."""
         self._check_fitted()
-        return self.features_[0].known_words()
+        return self._learned.features.known_words()
 
     def describe(self, n: int = 20, label: str | None = None) -> Description:
         """Return the largest weights of every layer and of tied layers, and how training ended."""
         self._check_fitted()
-        names = [name for layer in self.layers_ for name in layer.labels]
+        names = [name for layer in self._layers for name in layer.labels]
         check_label(label, names)
         facts = {
             "engine": self.engine,
-            "features": len(self.weights_),
-            "active": int((self.weights_ != 0).sum()),
-            "labels": {layer.name: list(layer.labels) for layer in self.layers_},
-            "schemes": {layer.name: layer.scheme for layer in self.layers_},
+            "features": len(self._learned.weights),
+            "active": int((self._learned.weights != 0).sum()),
+            "labels": {layer.name: list(layer.labels) for layer in self._layers},
+            "schemes": {layer.name: layer.scheme for layer in self._layers},
         }
         tables = []
-        for layer in self.layers_:
+        for layer in self._layers:
             if label is None or label in layer.labels:
                 rows = self.top_features(n, label, layer=layer.name)
                 columns = ("attribute", "label", "weight")
                 tables.append(Table(f"{layer.name}.top_features", f"Layer {layer.name}: weights", columns, rows))
-                pairs = self._learned().layer(self._layer_number(layer.name)).top_ngrams(n, 2)
+                pairs = self._learned.layer(self._layer_number(layer.name)).top_ngrams(n, 2)
                 title = f"Layer {layer.name}: label pairs"
                 tables.append(Table(f"{layer.name}.top_transitions", title, ("from", "to", "weight"), pairs))
-        ties = [(f"{a} {x}", f"{b} {y}", weight) for a, x, b, y, weight in self._learned().top_ties(n)]
+        ties = [(f"{a} {x}", f"{b} {y}", weight) for a, x, b, y, weight in self._learned.top_ties(n)]
         tables.append(Table("top_ties", "Labels of the same token", ("label", "label", "weight"), ties))
         return Description(f"Factorial CRF with {len(self.layers)} layers", facts, tables)
 
@@ -455,9 +424,9 @@ class FactorialCRF(LayeredTagger):
         """Return the settings of an engine."""
         return {"tolerance": self.sweep_tol, "max_iter": self.max_sweeps, "damping": self.damping}
 
-    def _learned(self) -> Learned:
-        self._check_fitted()
-        return Learned(self.features_, self.layers_, self._layout, self.weights_)
+    def _set(self, learned: Learned, report: FitReport) -> Self:
+        self._learned, self._layers, self.report_, self.calibration_ = learned, learned.layers, report, None
+        return self
 
     def _layer_number(self, name: str) -> int:
         self._check_fitted()
@@ -491,20 +460,16 @@ class FactorialCRF(LayeredTagger):
     def _decode(self, potentials: factorial.FactorialPotentials) -> list[NDArray[np.int64]]:
         return factorial.decode(potentials, self.engine, **self._settings())[0]
 
-    def _attributes(self, X: Sentences) -> list[Attributes]:
-        """Return the attributes of each layer."""
-        for m, name in zip(self.features_, self.layers, strict=True):
-            given = self.features[name] if isinstance(self.features, Mapping) else self.features
-            if callable(given):
-                m.function = given  # a loaded model gets it by set_params
-        return once(lambda m: m.transform(X), self.features_)
-
     def _potentials(
         self, X: Sentences, known: Mapping[str, Labels] | None = None, rules: LayerRulesGiven = None
     ) -> Iterator[factorial.FactorialPotentials]:
         """Yield the scores of batches of sentences, in order; -inf for labels that the evidence rules out."""
         self._check_fitted()
-        scorer = FactorialScorer(self._attributes(X), self._layout, [layer.allowed for layer in self.layers_])
+        learned = self._learned
+        if callable(self.features):
+            learned.features.function = self.features  # a loaded model gets it by set_params
+        attributes = learned.features.transform(X)
+        scorer = FactorialScorer(attributes, learned.layout, [layer.allowed for layer in self._layers])
         given: Any = {} if known is None else known
         by_rules: Any = {} if rules is None else rules
         if not isinstance(by_rules, Mapping):
@@ -516,12 +481,12 @@ class FactorialCRF(LayeredTagger):
         if known is not None:
             out = [
                 ruled_out(known[layer.name], scorer.lengths, layer.labels) if layer.name in known else None
-                for layer in self.layers_
+                for layer in self._layers
             ]
-        batches = scorer.potentials(self._divided(self.weights_), out)
+        batches = scorer.potentials(self._divided(self._learned.weights), out)
         if not by_rules:
             return batches
-        each = SentenceRules([(by_rules.get(own.name), own.labels.names) for own in self.layers_], len(scorer.lengths))
+        each = SentenceRules([(by_rules.get(own.name), own.labels.names) for own in self._layers], len(scorer.lengths))
         return with_rules(each, batches)
 
     def _scored(self, X: Any, known: Any = None) -> Any:
@@ -543,7 +508,7 @@ class FactorialCRF(LayeredTagger):
         """Return the layers whose labels encode spans."""
         self._check_fitted()
         return {
-            layer.name: SpanLabels.of(layer.labels) for layer in self.layers_ if detect_scheme(layer.labels) is not None
+            layer.name: SpanLabels.of(layer.labels) for layer in self._layers if detect_scheme(layer.labels) is not None
         }
 
     def _calibrate_temperature(self, X: Sentences, y: LayerLabels) -> dict[str, float]:
@@ -552,7 +517,7 @@ class FactorialCRF(LayeredTagger):
         The engine's value is no likelihood unless it is exact; marginals are what people read.
         """
         batches, gold = list(self._potentials(X)), []
-        for layer, column in zip(self.layers_, by_layer(y, self.layers), strict=True):
+        for layer, column in zip(self._layers, by_layer(y, self.layers), strict=True):
             known = [label for row in observed(column, layer.labels) for label in row]
             gold.append(np.array([-1 if label is None else layer.labels.id(label) for label in known]))
 
@@ -573,19 +538,13 @@ class FactorialCRF(LayeredTagger):
         return {name: r.threshold(self._layer_chains(X, None, name)) for name, r in self._span_layers().items()}
 
     def _state(self) -> tuple[dict[str, Any], Arrays]:
-        by_layer = isinstance(self.features, Mapping)
-        plain, arrays = self._learned().state(by_layer)
-        return plain | {"by_layer": by_layer}, arrays
+        return self._learned.state()
 
     def _restore(self, plain: dict[str, Any], arrays: Arrays) -> None:
         self.layers = tuple(self.layers)
         if self.ties is not None:
             self.ties = tuple((a, b) for a, b in self.ties)
-        learned = Learned.from_state(plain, arrays, self.layers)
-        self.features_, self.layers_ = learned.maps, learned.layers
-        self._layout, self.weights_ = learned.layout, learned.weights
-        given = [m.features for m in learned.maps]
-        self.features = dict(zip(self.layers, given, strict=True)) if plain["by_layer"] else given[0]
+        self._set(Learned.from_state(plain, arrays, self.layers), self.report_)
+        self.features = self._learned.features.features
         for name in KNOWLEDGE:
-            kinds = [getattr(m.knowledge, name) for m in learned.maps]
-            setattr(self, name, next((kind for kind in kinds if kind is not None), None))
+            setattr(self, name, getattr(self._learned.features.knowledge, name))

@@ -1,6 +1,6 @@
 """Labels of several layers as users write them, as arrays for the learner; and how predictions are judged."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from typing import Any
@@ -12,11 +12,10 @@ from trelliswork.data import Vocabulary
 from trelliswork.data.files import shorten
 from trelliswork.data.schemes import Scheme
 from trelliswork.errors import ShapeError, ValueRangeError
-from trelliswork.features.attributes import Attributes
 from trelliswork.inference import factorial
 from trelliswork.inference.chain import queries
 from trelliswork.metrics.tagging import TaggingReport
-from trelliswork.models.crf.data import allowed_by, check_scheme, read_labeling
+from trelliswork.models.crf.data import allowed_by
 from trelliswork.models.crf.layout import Allowed
 from trelliswork.models.evidence import SentenceRules
 from trelliswork.rules.chains import Ruled
@@ -55,13 +54,6 @@ def by_layer(y: LayerLabels, layers: Sequence[str]) -> list[Column]:
     return [[[token[d] for token in sentence] for sentence in y] for d in range(len(layers))]
 
 
-def once(function: Callable[[Any], Any], items: Sequence[Any]) -> list[Any]:
-    """Return the result of a function for each item; it is called once for an item that layers share."""
-    distinct = {id(item): item for item in items}
-    results = {key: function(item) for key, item in distinct.items()}
-    return [results[id(item)] for item in items]
-
-
 def joined(columns: Sequence[Column]) -> Joint:
     """Return sentences of tuples, one label per layer."""
     return [list(zip(*rows, strict=True)) for rows in zip(*columns, strict=True)]
@@ -79,13 +71,6 @@ class LabelLayer:
     def allowed(self) -> Allowed | None:
         """Allowed transitions; ``None`` without a scheme."""
         return allowed_by(self.labels, self.scheme)
-
-    def gold(self, attributes: Attributes, column: Column) -> NDArray[np.int32]:
-        """Return the checked label ids (n_tokens,); every token needs a label."""
-        labeling = read_labeling(attributes, column, self.labels)
-        if self.allowed is not None:
-            check_scheme(column, self.labels, self.allowed, self.scheme)
-        return labeling.gold
 
 
 @dataclass(frozen=True)

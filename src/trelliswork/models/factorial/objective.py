@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from trelliswork.compute import threads
 from trelliswork.compute.padding import pad, unpad
-from trelliswork.errors import ImpossibleError, ShapeError
+from trelliswork.errors import ImpossibleError
 from trelliswork.inference.factorial import mean_field
 from trelliswork.inference.factorial.engines import GROUP, engine
 from trelliswork.inference.factorial.potentials import FactorialPotentials, Pair, Tables
@@ -27,8 +27,9 @@ from trelliswork.inference.factorial.sweeps import Options, Sums
 from trelliswork.learning.evaluation import SharedEvaluation
 from trelliswork.models.crf.kernels import objective as crf_kernels
 from trelliswork.models.crf.kernels.objective import FeatureWeights
-from trelliswork.models.crf.layout import Allowed, ChainWeights, FeatureLayout, Floats, Ids, ScoredTokens, Tokens
-from trelliswork.models.factorial.data import once
+from trelliswork.models.crf.layout import Allowed, FeatureLayout, Floats
+from trelliswork.models.crf.problem import Problem
+from trelliswork.models.crf.weights import ChainWeights, ScoredTokens
 
 compiled: Any = crf_kernels  # mypy cannot count starred arguments
 SLOTS = 4  # partial gradients, at most one thread each; fixed, so that results do not depend on the threads
@@ -89,9 +90,9 @@ class FactorialWeights:
 class FactorialObjective:
     """Penalized loss of labeled sentences and its gradient.
 
-    ``tokens`` are the attributes of each layer for the same sentences, ``gold`` its labels (n_tokens,), ``allowed`` its
-    labels and transitions (all by default); ``l2`` is c_2 and ``weights`` (n_sentences,) are alpha_n in the equation
-    above. In a group of processes the sentences are those of this rank; value and gradient are summed over all ranks.
+    ``problems`` are those of the layers, with the same tokens; the weights of their sentences are alpha_n and ``l2`` is
+    c_2 in the equation above. In a group of processes the sentences are those of this rank; value and gradient are
+    summed over all ranks.
     After an evaluation ``residual`` is the largest change of a marginal in a final sweep, and ``n_unconverged`` the
     number of sentences whose engine stopped before reaching its tolerance.
 
@@ -101,30 +102,23 @@ class FactorialObjective:
 
     def __init__(
         self,
-        tokens: Sequence[Tokens],
-        gold: Sequence[Ids],
+        problems: Sequence[Problem],
         layout: FactorialLayout,
         *,
         engine: str = "bp",
         l2: float = 0.0,
-        weights: Floats | None = None,
-        allowed: Sequence[Allowed | None] | None = None,
         options: Options | None = None,
     ) -> None:
-        D = len(layout.layers)
-        if not len(tokens) == len(gold) == D:
-            raise ShapeError(f"tokens and gold must have one entry for each of {D} layers.")
         self.layout, self.l2, self.engine = layout, l2, engine
-        self.allowed = [None] * D if allowed is None else list(allowed)
+        self._allowed = [problem.allowed for problem in problems]
         self.options = options or Options(tolerance=1e-3)
         # Longest first, also in memory: sentences that are processed together are adjacent.
-        self._numbers = tokens[0].longest_first()
-        ordered = once(lambda t: t.sentences(self._numbers), tokens)
-        self._tokens = [ScoredTokens(t, layer) for (t, _), layer in zip(ordered, layout.layers, strict=True)]
-        self._gold = [np.ascontiguousarray(row[ordered[0][1]], np.int64) for row in gold]
+        self._numbers = problems[0].tokens.longest_first()
+        tokens, at = problems[0].tokens.sentences(self._numbers)
+        self._tokens = [ScoredTokens(tokens, layer) for layer in layout.layers]
+        self._gold = [problem.labeling.gold[at].astype(np.int64) for problem in problems]
         self._lengths = np.diff(self._tokens[0].offsets)
-        alpha = np.ones(len(self._lengths)) if weights is None else np.asarray(weights)
-        self._weights = alpha[self._numbers].astype(np.float32)
+        self._weights = problems[0].alpha[self._numbers]
         self._ranges = threads.cut(self._lengths, multiple=GROUP, most=SLOTS)
         # Reused by all evaluations: allocating memory costs more than clearing it.
         n = len(self._ranges)
@@ -135,7 +129,7 @@ class FactorialObjective:
 
     def __call__(self, weights: Vector) -> SharedEvaluation:
         """Return value and gradient at a weight vector."""
-        w = FactorialWeights(weights, self.layout, self.allowed)
+        w = FactorialWeights(weights, self.layout, self._allowed)
         loss, residual = np.zeros(len(self._lengths)), np.zeros(len(self._lengths))
         sums = [Sums.zeros(w.tables) for _ in self._ranges]
         slots = {start: k for k, (start, _) in enumerate(self._ranges)}
@@ -185,7 +179,7 @@ class FactorialObjective:
             residual = np.zeros((n, w.chains[d].wide.shape[1]), np.float32)
             residual[:, : w.chains[d].n_labels] = unpad(solution.marginals[d], lengths) * token_weight[:, None]
             residual[np.arange(n), y] -= token_weight
-            gradient = FeatureWeights(self._wide[d][slot], self._narrow[d][slot], w.chains[d].narrow_labels)
+            gradient = FeatureWeights(self._wide[d][slot], self._narrow[d][slot], w.chains[d].arrays.narrow_labels)
             compiled.scatter(int(start), int(start) + n, residual, 0, tokens.arrays, gradient)
         for (d, e), counts in sums.between.items():
             score += w.tables.log_between[d, e][gold[d], gold[e]]

@@ -12,9 +12,10 @@ from trelliswork.features.attributes import Attributes
 from trelliswork.inference.chain import queries
 from trelliswork.inference.chain.product import Pairs
 from trelliswork.inference.factorial import FactorialPotentials
-from trelliswork.models.crf.layout import Allowed, ScoredTokens, Tokens
-from trelliswork.models.crf.scoring import BATCH_TOKENS, check_overflow
-from trelliswork.models.factorial.data import once
+from trelliswork.models.crf.layout import Allowed
+from trelliswork.models.crf.scoring import BATCH_TOKENS
+from trelliswork.models.crf.tokens import Tokens
+from trelliswork.models.crf.weights import ScoredTokens, check_overflow
 from trelliswork.models.factorial.objective import FactorialLayout, FactorialWeights
 
 if TYPE_CHECKING:
@@ -26,14 +27,11 @@ Vector = NDArray[np.float64]
 class FactorialScorer:
     """Sentences scored under one layout, with one or more weight vectors."""
 
-    def __init__(
-        self, attributes: Sequence[Attributes], layout: FactorialLayout, allowed: Sequence[Allowed | None]
-    ) -> None:
-        layers = [layer.for_data(own) for layer, own in zip(layout.layers, attributes, strict=True)]
-        layout, tokens = replace(layout, layers=tuple(layers)), once(Tokens.with_vectors, attributes)
-        self._tokens = [ScoredTokens(t, layer) for t, layer in zip(tokens, layout.layers, strict=True)]
-        self._layout, self._allowed = layout, list(allowed)
-        self.lengths = np.diff(attributes[0].offsets)
+    def __init__(self, attributes: Attributes, layout: FactorialLayout, allowed: Sequence[Allowed | None]) -> None:
+        self._layout = replace(layout, layers=tuple(layer.for_data(attributes) for layer in layout.layers))
+        tokens = Tokens.with_vectors(attributes)
+        self._tokens = [ScoredTokens(tokens, layer) for layer in self._layout.layers]
+        self._allowed, self.lengths = list(allowed), np.diff(attributes.offsets)
 
     def potentials(
         self, weights: Vector, ruled_out: Sequence[NDArray[np.bool_] | None] | None = None

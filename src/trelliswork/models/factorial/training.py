@@ -3,20 +3,21 @@
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
-from itertools import combinations
+from itertools import combinations, islice
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from trelliswork.errors import ConvergenceWarning, ValueRangeError
-from trelliswork.features.feature_map import FeatureMap, Features
+from trelliswork.features.attributes import Attributes
 from trelliswork.inference.factorial import FactorialPotentials
 from trelliswork.learning import whole
 from trelliswork.learning.lbfgs import minimize
 from trelliswork.learning.report import FitReport
 from trelliswork.learning.watch import Development, Watch
-from trelliswork.models.factorial.data import Column, LabelLayer, joined
+from trelliswork.models.factorial.data import Column, joined
+from trelliswork.models.factorial.learned import Learned
 from trelliswork.models.factorial.objective import FactorialObjective
 from trelliswork.models.factorial.scoring import FactorialScorer
 
@@ -24,28 +25,27 @@ Decode = Callable[[FactorialPotentials], list[NDArray[np.int64]]]
 
 
 def joint_development(
-    score: Callable[[int, int], FactorialScorer],
-    columns: Sequence[Column],
-    layers: Sequence[LabelLayer],
-    decode: Decode,
+    attributes: Attributes, columns: Sequence[Column], learned: Learned, decode: Decode
 ) -> Development:
     """Return the metric on labeled sentences: the fraction of tokens with all labels correct.
 
-    ``score`` returns a range of the sentences, ready to be scored.
+    ``learned`` lacks the weights.
     """
-    joint, names, scorer = joined(columns), [layer.labels.items for layer in layers], cache(score)
+    joint, names = joined(columns), [layer.labels.items for layer in learned.layers]
+    allowed = [layer.allowed for layer in learned.layers]
+
+    @cache
+    def scorer(first: int, last: int) -> FactorialScorer:
+        return FactorialScorer(attributes.part(first, last), learned.layout, allowed)
 
     def sums(parameters: Mapping[str, Any], first: int, last: int) -> tuple[float, float]:
-        correct = n_tokens = 0
-        sentences = iter(joint[first:last])
+        correct, sentences = 0, iter(joint[first:last])
         for potentials in scorer(first, last).potentials(parameters["weights"]):
-            labels = [layer.tolist() for layer in decode(potentials)]
-            for b, n in enumerate(potentials.lengths.tolist()):
-                gold = next(sentences)
-                for t in range(n):
-                    correct += all(names[d][labels[d][b][t]] == gold[t][d] for d in range(len(names)))
-                n_tokens += n
-        return correct, n_tokens
+            layers = [rows.tolist() for rows in decode(potentials)]
+            for b, gold in enumerate(islice(sentences, len(potentials.lengths))):
+                found = ([own[j] for j in rows[b][: len(gold)]] for own, rows in zip(names, layers, strict=True))
+                correct += sum(map(tuple.__eq__, zip(*found, strict=True), gold))
+        return correct, sum(map(len, joint[first:last]))
 
     return Development.of_shares("joint accuracy", len(joint), sums)
 
@@ -76,14 +76,3 @@ def tie_numbers(ties: Sequence[tuple[str, str]] | None, layers: Sequence[str]) -
             raise ValueRangeError(f"ties must be pairs of the layers {', '.join(names)}, got {tie!r}.")
     pairs = {(names.index(a), names.index(b)) for a, b in ties}
     return tuple(sorted({(min(pair), max(pair)) for pair in pairs}))
-
-
-def feature_maps(
-    features: Features | Mapping[str, Features], layers: Sequence[str], **options: Any
-) -> list[FeatureMap]:
-    """Return the feature map of each layer: one for all, or one for each."""
-    if not isinstance(features, Mapping):
-        return [FeatureMap(features, **options)] * len(layers)
-    if set(features) != set(layers):
-        raise ValueRangeError(f"features by layer must name the layers {', '.join(layers)}, got {', '.join(features)}.")
-    return [FeatureMap(features[name], **options) for name in layers]

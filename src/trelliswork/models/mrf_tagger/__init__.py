@@ -9,20 +9,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trelliswork.compute.checks import check_count
-from trelliswork.data import Corpus, Vocabulary
+from trelliswork.data import Corpus
 from trelliswork.data.files import shorten
-from trelliswork.data.vocabulary import strings
 from trelliswork.errors import DataError, ShapeError
-from trelliswork.features.knowledge import KNOWLEDGE, Knowledge
-from trelliswork.learning.report import Callback
-from trelliswork.models.base import Arrays, Description, Table, check_finite, check_label
+from trelliswork.features.knowledge import KNOWLEDGE
+from trelliswork.learning.report import Callback, FitReport
+from trelliswork.models.base import Arrays, Description, Table, check_label
 from trelliswork.models.hmm.data import read_sentences
 from trelliswork.models.hmm.decoding import StateChain
 from trelliswork.models.hmm.tagging import ChainTagger
-from trelliswork.models.mrf_tagger.decoding import emission_rows, tag_chain
-from trelliswork.models.mrf_tagger.features import PAD, TaggerFeatures
+from trelliswork.models.mrf_tagger.features import PAD
+from trelliswork.models.mrf_tagger.learned import Learned, emission_rows
 from trelliswork.models.mrf_tagger.objective import offsets_of
-from trelliswork.models.mrf_tagger.training import Learned, learn
+from trelliswork.models.mrf_tagger.training import learn
 from trelliswork.models.parameters import (
     L2,
     Clusters,
@@ -33,6 +32,7 @@ from trelliswork.models.parameters import (
     Tol,
     Vectors,
     estimator,
+    later,
 )
 
 Sentences = Sequence[Sequence[str]]
@@ -52,17 +52,13 @@ class MRFTagger(ChainTagger):
         Tags.
     report_ : FitReport
         Report of the training.
-    bound_ : float
-        Lower bound on the log-likelihood per position of the training data, pads between sentences counted; exact for
-        ``order`` and ``n_words`` 1.
-    cover_weights_ : ndarray (K, L)
-        Weights of the parts of the bound.
 
     Notes
     -----
-    An iteration costs O(K L T C) for T tags and C types of words, where K is ``order`` and L is ``n_words``. Jernite,
-    Rush and Sontag (2015), section 6; the bound, which differs from the paper's, is derived in
-    ``trelliswork.models.mrf_tagger.bound``.
+    ``describe`` has the bound per position of the training data, pads between sentences counted, which is exact for
+    ``order`` and ``n_words`` 1, and the weights of its parts. An iteration costs O(K L T C) for T tags and C types of
+    words, where K is ``order`` and L is ``n_words``. Jernite, Rush and Sontag (2015), section 6; the bound, which
+    differs from the paper's, is derived in ``trelliswork.models.mrf_tagger.bound``.
 
     Examples
     --------
@@ -74,6 +70,7 @@ class MRFTagger(ChainTagger):
     family: ClassVar[str] = "mrf-tagger"
     _title: ClassVar[str] = "MRF tagger"
     _apart: ClassVar[tuple[str, ...]] = KNOWLEDGE
+    _learned: Learned = later()
 
     order: Annotated[int, Parameter("Largest distance of tags that have a common potential.", minimum=1, maximum=3)] = 1
     _: KW_ONLY
@@ -129,30 +126,29 @@ class MRFTagger(ChainTagger):
         if dev is not None:
             held = read_sentences(dev[0]), dev[1]
             _check_tags(*held)
-        return self._set(learn(self, words, y, held, checkpoint, callback, max_minutes))
+        return self._set(*learn(self, words, y, held, checkpoint, callback, max_minutes))
 
     def known_words(self) -> set[str]:
         """Return the words of training."""
         self._check_fitted()
-        return set(self._features.words) - {PAD}
+        return set(self._learned.features.words) - {PAD}
 
     def top_features(self, n: int = 20, label: str | None = None) -> list[tuple[str, str, float]]:
         """Return the n largest weights of features of a tag's own word by absolute value: feature, tag, weight."""
         self._check_fitted()
         check_count("n", n)
-        weights = self._weights[0][:, :-1]
+        weights, names = self._learned.weights[0][:, :-1], self._learned.features.own_names()
         columns = range(len(self._labels)) if label is None else [self._labels.id(label)]
-        some = weights[:, list(columns)]
-        names = self._features.own_names()
-        named = np.array([name != "bias" for name in names])
-        best = np.argsort(-np.abs(some * named[:, None]), axis=None, kind="stable")[:n]
-        places = [divmod(int(k), some.shape[1]) for k in best]
-        return [(names[f], self._labels[columns[t]], float(some[f, t])) for f, t in places]
+        named = [f for f, name in enumerate(names) if name != "bias"]
+        some = weights[np.ix_(named, columns)]
+        best = np.argsort(-np.abs(some), axis=None, kind="stable")[:n]
+        places = zip(*np.divmod(best, len(columns)), strict=True)
+        return [(names[named[f]], self._labels[columns[t]], float(some[f, t])) for f, t in places]
 
     def transitions(self) -> NDArray[np.float64]:
         """Return the scores of pairs of neighboring tags (S, S): row before column."""
         self._check_fitted()
-        return self._phi[0, :-1, :-1].copy()
+        return self._learned.phi[0, :-1, :-1].copy()
 
     def describe(self, n: int = 20, label: str | None = None) -> Description:
         """Return the largest weights, and the bound."""
@@ -161,8 +157,8 @@ class MRFTagger(ChainTagger):
         facts = {
             "labels": list(self._labels),
             "words": len(self.known_words()),
-            "bound": self.bound_,
-            "cover": self.cover_weights_.tolist(),
+            "bound": self._learned.bound,
+            "cover": self._learned.cover.tolist(),
         }
         scores = self.transitions()
         best = [divmod(int(k), len(scores)) for k in np.argsort(-scores, axis=None, kind="stable")[:n]]
@@ -173,70 +169,41 @@ class MRFTagger(ChainTagger):
         ]
         return Description(f"MRF tagger with {len(self._labels)} labels", facts, tables)
 
-    def _set(self, learned: Learned) -> Self:
-        self._labels, self._features, self._lexicon = learned.labels, learned.features, learned.lexicon
-        self._phi, self._weights, self._states = learned.phi, learned.weights, tag_chain(learned.phi)
-        self.report_, self.bound_, self.cover_weights_ = learned.report, learned.bound, learned.cover_weights
-        self.calibration_ = None
+    def _set(self, learned: Learned, report: FitReport) -> Self:
+        self._learned, self._labels, self.report_, self.calibration_ = learned, learned.labels, report, None
         return self
 
     @property
     def _chain(self) -> StateChain:
-        return self._states
+        return self._learned.chain
 
     def _scores(
         self, sentences: Sequence[Sequence[Any]], offsets: NDArray[np.int64], out: NDArray[np.bool_] | None
     ) -> NDArray[np.float64]:
-        places = offsets_of(len(self._weights))
+        features, weights = self._learned.features, self._learned.weights
         types = list(dict.fromkeys([PAD, *(word for sentence in sentences for word in sentence)]))
         ids = {word: k for k, word in enumerate(types)}
-        own, neighbor = self._features.tables(types)
-        tables = [own, *[neighbor] * (len(places) - 1)]
-        scores = [(table @ u)[:, :-1] for table, u in zip(tables, self._weights, strict=True)]
+        own, neighbor = features.tables(types)
+        scores = [((neighbor if k else own) @ u)[:, :-1] for k, u in enumerate(weights)]
         flat = np.array([ids[word] for sentence in sentences for word in sentence])
-        rows = emission_rows(scores, flat, offsets, places)
+        rows = emission_rows(scores, flat, offsets, offsets_of(len(weights)))
         if out is None:
             out = np.zeros(rows.shape, bool)
         if self.closed:
-            at = np.array([self._features.words.id(w) if w in self._features.words else -1 for w in types])
-            unlisted = ((at >= 0)[:, None] & ~self._lexicon[at])[flat]
+            at = np.array([features.words.id(word) if word in features.words else -1 for word in types])
+            unlisted = ((at >= 0)[:, None] & ~self._learned.lexicon[at])[flat]
             # Evidence overrides the lexicon where they leave no common tag.
             out = np.where((out | unlisted).all(axis=1, keepdims=True), out, out | unlisted)
         rows[out] = -np.inf
         return rows
 
     def _state(self) -> tuple[dict[str, Any], Arrays]:
-        features = self._features
-        knowledge, known = features.knowledge.state()
-        plain = {
-            "knowledge": knowledge,
-            "labels": self._labels.items,
-            "words": features.words.items,
-            "frequent": sorted(features.frequent),
-            "own": features.own.items,
-            "neighbor": features.neighbor.items,
-            "bound": self.bound_,
-        }
-        arrays: Arrays = {"phi": self._phi, "lexicon": self._lexicon, "cover": self.cover_weights_, **known}
-        return plain, arrays | {f"weights.{k}": u for k, u in enumerate(self._weights)}
+        return self._learned.state()
 
     def _restore(self, plain: dict[str, Any], arrays: Arrays) -> None:
-        own, neighbor = Vocabulary(strings(plain["own"])), Vocabulary(strings(plain["neighbor"]))
-        knowledge = Knowledge.from_state(plain.get("knowledge", {}), arrays)
-        self.clusters, self.vectors, self.lexicon = knowledge.clusters, knowledge.vectors, knowledge.lexicon
-        words, frequent = Vocabulary(strings(plain["words"])), set(strings(plain["frequent"]))
-        features = TaggerFeatures(words, frequent, own, neighbor, knowledge)
-        labels, phi = Vocabulary(strings(plain["labels"])), arrays["phi"]
-        T = len(labels) + 1
-        weights = [arrays[f"weights.{k}"] for k in range(arrays["cover"].shape[1])]
-        sizes = [len(features.own_names()), *[len(neighbor)] * (len(weights) - 1)]
-        fits = phi.shape == (arrays["cover"].shape[0], T, T) and arrays["lexicon"].shape == (len(features.words), T - 1)
-        if not fits or [u.shape for u in weights] != [(n, T) for n in sizes]:
-            raise DataError("the weights do not match model.json: they belong to different models.")
-        for name, array in (("phi", phi), *((f"weights.{k}", u) for k, u in enumerate(weights))):
-            check_finite(name, array)
-        found = phi, weights, arrays["lexicon"], plain["bound"], arrays["cover"], self.report_
-        self._set(Learned(labels, features, *found))
+        self._set(Learned.from_state(plain, arrays), self.report_)
+        for name in KNOWLEDGE:
+            setattr(self, name, getattr(self._learned.features.knowledge, name))
 
 
 def _check_tags(words: Sentences, tags: Sentences) -> None:

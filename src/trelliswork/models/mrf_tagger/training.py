@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -21,23 +20,10 @@ from trelliswork.learning.report import Callback, FitReport
 from trelliswork.learning.watch import Development
 from trelliswork.models.base import watch_for
 from trelliswork.models.mrf_tagger.features import TaggerFeatures
+from trelliswork.models.mrf_tagger.learned import Learned
 from trelliswork.models.mrf_tagger.objective import TaggerObjective, tagger_moments
 
 Floats = NDArray[np.float64]
-
-
-@dataclass
-class Learned:
-    """A trained MRF tagger."""
-
-    labels: Vocabulary  # T tags; the pad, number T in arrays, is not listed
-    features: TaggerFeatures
-    phi: Floats  # (K, T + 1, T + 1) scores of pairs of tags
-    weights: list[Floats]  # (features, T + 1) of the features of words at each of L offsets
-    lexicon: NDArray[np.bool_]  # (C, T) tags of each word in the training data
-    bound: float  # lower bound on the log-likelihood per position
-    cover_weights: Floats  # (K, L)
-    report: FitReport
 
 
 def learn(
@@ -48,7 +34,7 @@ def learn(
     checkpoint: str | os.PathLike[str] | None,
     callback: Callback | None,
     max_minutes: float | None,
-) -> Learned:
+) -> tuple[Learned, FitReport]:
     """Count, and maximize the bound by L-BFGS, with the parameters of a `MRFTagger`."""
     K, n_words = model.order, model.n_words
     labels = Vocabulary.from_sequences(tags)
@@ -66,12 +52,12 @@ def learn(
     seen[w, y] = 1
     lexicon = whole.largest(seen) > 0
 
-    def build(z: Floats, report: FitReport) -> Learned:
+    def build(z: Floats, value: float) -> Learned:
         x = scales * z
         phi, U = layout.weights(x)
-        bound = -(report.value - objective.penalty(x)) / moments.n_positions
+        bound = -(value - objective.penalty(x)) / moments.n_positions
         weights = [u.copy() for u in U]
-        return Learned(labels, features, phi.copy(), weights, lexicon, bound, layout.cover(x).weights(), report)
+        return Learned(labels, features, phi.copy(), weights, lexicon, bound, layout.cover(x).weights())
 
     def evaluated(z: Floats) -> dict[str, Floats]:
         at = objective(scales * z)
@@ -91,8 +77,8 @@ def learn(
         return fingerprint(plain, w, y, ends, vectors)
 
     def accuracy(parameters: Mapping[str, Any]) -> float:
-        found = build(parameters["weights"], FitReport(False, "", math.nan))
-        return float(type(model)(**model.get_params())._set(found).score(*dev))
+        found = build(parameters["weights"], math.nan), FitReport(False, "", math.nan)
+        return float(type(model)(**model.get_params())._set(*found).score(*dev))
 
     development = None if dev is None else Development("accuracy", accuracy)
     watch = watch_for(model, development, checkpoint, mark, callback, max_minutes)
@@ -100,4 +86,4 @@ def learn(
     best, report = minimize(scaled, start, watch, max_iter=model.max_iter, tol=model.tol)
     if watch.best_iteration:
         report.value = next(step.value for step in report.history if step.iteration == watch.best_iteration)
-    return build(best["weights"], report)
+    return build(best["weights"], report.value), report

@@ -43,7 +43,7 @@ def ngram_score(crf, words, labels):
         if labels[t] == label and name in attributes(words, t)
     )
     for length in range(2, crf.order + 2):
-        weights = {tuple(row[:-1]): row[-1] for row in crf._learned().top_ngrams(10**6, length)}
+        weights = {tuple(row[:-1]): row[-1] for row in crf._learned.top_ngrams(10**6, length)}
         total += sum(weights.get(tuple(labels[t - length + 1 : t + 1]), 0.0) for t in range(length - 1, len(labels)))
     return total
 
@@ -93,7 +93,7 @@ def test_start_from_the_first_order_does_not_change_the_optimum():
     assert values[1] < values[0]
     cold = CRF(TEMPLATE, order=2, l2=0.1, tol=1e-8, scheme=None)
     zero = CRF("U9:%x[5,0]", order=2, max_iter=1, scheme=None).fit(X, y)  # shares no attribute: a start from zero
-    zero.weights_[:] = 0
+    zero._learned.weights[:] = 0
     assert cold.fit(X, y, start=zero).report_.value == pytest.approx(values[1], rel=1e-4)
 
 
@@ -154,7 +154,7 @@ def test_resumed_training_ends_at_the_same_weights(tmp_path, beam):
     made(CRF, TEMPLATE, max_iter=12, **options).fit(X, y, checkpoint=path, callback=Stop(17))
     assert path.exists()
     resumed = made(CRF, TEMPLATE, max_iter=12, **options).fit(X, y, checkpoint=path)
-    assert_allclose(resumed.weights_, whole.weights_, rtol=0, atol=0)
+    assert_allclose(resumed._learned.weights, whole._learned.weights, rtol=0, atol=0)
 
 
 class Stop:
@@ -192,7 +192,7 @@ def test_scheme_is_respected_in_higher_orders():
     train = bundled.load("train")[:60]
     X, y = [list(zip(s.words, s.tags, strict=True)) for s in train], [s.chunks for s in train]
     crf = CRF("chunking", order=2, beam="kl=0.01,min=3", max_iter=10).fit(X, y)
-    assert crf.scheme_ == "bio"
+    assert crf._learned.scheme == "bio"
     for labels in crf.predict(X):
         for before, after in zip(["O", *labels], labels, strict=False):
             assert not after.startswith("I-") or before[2:] == after[2:]
@@ -227,12 +227,15 @@ def test_partial_labels_and_edges_are_rejected():
         CRF(TEMPLATE, scheme=None, order=5, max_iter=1).fit(*toy(n_labels=6)).posterior(X[0])
 
 
-def test_edge_features_within_a_beam():
+def test_edge_features_tag_within_a_beam_but_train_exactly():
     X, y = toy()
-    exact = CRF(TEMPLATE + "\nB9:%x[0,0]", scheme=None, max_iter=10).fit(X, y)
-    beamed = CRF(TEMPLATE + "\nB9:%x[0,0]", scheme=None, max_iter=10, beam="kl=0").fit(X, y)
-    assert beamed.report_.value == pytest.approx(exact.report_.value, rel=1e-4)
-    assert isinstance(beamed.posterior(X[0]).log_partition(), torch.Tensor)
+    with pytest.raises(ValueRangeError, match=r"no B templates with columns.*set_params\(beam=...\) after training"):
+        CRF(TEMPLATE + "\nB9:%x[0,0]", scheme=None, beam="size=9").fit(X, y)
+    crf = CRF(TEMPLATE + "\nB9:%x[0,0]", scheme=None, max_iter=10, beam="auto").fit(X, y)
+    exact = crf.predict(X)
+    crf.set_params(beam="kl=0")
+    assert crf.predict(X) == exact
+    assert isinstance(crf.posterior(X[0]).log_partition(), torch.Tensor)
 
 
 def test_convergence_warning():

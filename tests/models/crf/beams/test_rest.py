@@ -2,6 +2,7 @@
 
 import itertools
 import warnings
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -17,8 +18,10 @@ from trelliswork.models.crf.beams.rest import exact_pass
 from trelliswork.models.crf.beams.start import PRIOR, counted_start
 from trelliswork.models.crf.beams.training import BeamSearch
 from trelliswork.models.crf.kernels import objective as crf_kernels
-from trelliswork.models.crf.layout import Allowed, FeatureLayout, Labeling, Tokens
+from trelliswork.models.crf.layout import Allowed, FeatureLayout
 from trelliswork.models.crf.objective import ChainObjective
+from trelliswork.models.crf.problem import Problem
+from trelliswork.models.crf.tokens import Labeling, Tokens
 
 CASES = [
     (14, "all_pairs", False, 0), (16, "all_pairs", True, 0), (16, "observed", False, 0), (40, "observed", True, 0),
@@ -142,18 +145,15 @@ def test_sentences_that_underflow_have_no_rest():
 
 @pytest.mark.parametrize("kind", ["all_pairs", "observed"])
 def test_search_ends_at_the_exact_optimum(kind):
-    problem = CRFProblem.draw(40, 1, 0, n_states=20, n_symbols=30, length=12)
-    layout = problem.layout
+    given = CRFProblem.draw(40, 1, 0, n_states=20, n_symbols=30, length=12).given
     if kind == "observed":
-        layout = FeatureLayout.observed(problem.tokens, problem.gold, 30, 20)
-    exact = ChainObjective(problem.tokens, problem.gold, layout, l2=0.1)
+        given = replace(given, layout=FeatureLayout.observed(given.tokens, given.labeling, 30, 20))
+    exact = ChainObjective(given, l2=0.1)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        best = lbfgs(exact, np.zeros(layout.n_features), max_iter=300, tol=1e-6)[1].value
-        objective = BeamObjective(
-            problem.tokens, problem.gold, layout, beam=Beam("size", size=3), l2=0.1, completes=True
-        )
-        start = counted_start(problem.tokens, Labeling(problem.gold), layout)
+        best = lbfgs(exact, np.zeros(given.n_features), max_iter=300, tol=1e-6)[1].value
+        objective = BeamObjective(given, beam=Beam("size", size=3), l2=0.1, completes=True)
+        start = counted_start(given)
         search = BeamSearch(objective, lambda *_: None)
         found, report = search.run(start, None, l1=0.0, max_iter=300, tol=1e-6, history_size=6)
     assert "fell by less than" in report.reason
@@ -174,14 +174,12 @@ def test_choice_is_restored_from_plain_state():
 
 
 def test_resumed_search_ends_at_the_same_weights():
-    problem = CRFProblem.draw(40, 1, 0, n_states=20, n_symbols=30, length=12)
-    start = counted_start(problem.tokens, Labeling(problem.gold), problem.layout)
+    given = CRFProblem.draw(40, 1, 0, n_states=20, n_symbols=30, length=12).given
+    start = counted_start(given)
     saved = []
 
     def search(keep):
-        objective = BeamObjective(
-            problem.tokens, problem.gold, problem.layout, beam=Beam("size", size=3), l2=0.1, completes=True
-        )
+        objective = BeamObjective(given, beam=Beam("size", size=3), l2=0.1, completes=True)
         return BeamSearch(objective, lambda step, weights, state: keep(step, state))
 
     options = {"l1": 0.0, "max_iter": 40, "tol": 1e-5, "history_size": 6}
@@ -196,25 +194,25 @@ def test_resumed_search_ends_at_the_same_weights():
     assert_array_equal(again, whole)
 
 
-def test_default_requires_many_states_and_shared_transitions():
-    for states, own, expected in ((MANY, False, True), (MANY - 1, False, False), (MANY, True, False)):
-        problem = CRFProblem.draw(2, 1, 0, n_states=states, n_symbols=5, length=3, own=own)
-        objective = BeamObjective(problem.tokens, problem.gold, problem.layout, beam=Beam("size", size=2))
+def test_default_requires_many_states():
+    for states, expected in ((MANY, True), (MANY - 1, False)):
+        problem = CRFProblem.draw(2, 1, 0, n_states=states, n_symbols=5, length=3)
+        objective = BeamObjective(problem.given, beam=Beam("size", size=2))
         assert objective.completes is expected
 
 
 def test_counted_start():
     tokens = Tokens(np.array([0, 3, 4]), np.array([0, 1, 2, 3, 5]), np.array([0, 1, 0, 0, 1], np.int32))
-    gold = np.array([0, 1, 0, 1], np.int32)
-    layout = FeatureLayout.all_pairs(2, 2)
-    start = counted_start(tokens, Labeling(gold), layout)
+    gold = Labeling(np.array([0, 1, 0, 1], np.int32))
+    given = Problem(tokens, gold, FeatureLayout.all_pairs(2, 2))
+    start = counted_start(given)
     pairs = np.array([[0, 1], [1, 0]])
     expected = np.log1p(pairs / (PRIOR * (pairs.sum(axis=0) + 0.5) / (pairs.sum() + 1)))
     assert_allclose(start[:4], expected.reshape(-1))
     together, often = np.array([[2, 1], [0, 2]]), np.array([3, 2]) / 4
     assert_allclose(start[4:], np.log1p(together / (PRIOR * often[:, None])).reshape(-1) / 1.25)
-    twice = counted_start(tokens, Labeling(gold), layout, np.array([2.0, 2.0]))
+    twice = counted_start(replace(given, weights=np.array([2.0, 2.0])))
     assert (twice[start > 0] > start[start > 0]).all()
     assert not twice[start == 0].any()
-    seen = FeatureLayout.observed(tokens, gold, 2, 2)
-    assert_allclose(np.sort(counted_start(tokens, Labeling(gold), seen)), np.sort(start[start > 0]))
+    seen = replace(given, layout=FeatureLayout.observed(tokens, gold, 2, 2))
+    assert_allclose(np.sort(counted_start(seen)), np.sort(start[start > 0]))

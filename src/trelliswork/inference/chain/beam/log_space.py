@@ -1,10 +1,10 @@
 r"""Inference within beams in log space, float64, one sequence: slow, but correct for every input.
 
 It repeats sequences that underflow in probability space. Dense transitions are sparse ones with all S x S entries.
-Equations (1) to (3) are those of ``reference``.
+Equation (1) is that of ``reference``.
 """
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,6 +13,7 @@ from trelliswork.inference.chain.beam.kernels.records import Choice
 from trelliswork.inference.chain.beam.kernels.select import BeamRows, Rule, choose
 from trelliswork.inference.chain.beam.sparse import SparseChain
 from trelliswork.inference.chain.potentials import Integers, Potentials, whole_vectors
+from trelliswork.inference.semirings import Lattice, Recursions
 
 Doubles = NDArray[np.float64]
 Mask = NDArray[np.bool_]
@@ -26,22 +27,13 @@ class LogChain(NamedTuple):
     targets: Integers  # (n_entries,)
     log_values: Doubles  # (1 or T-1, n_entries)
 
-    def into(self, t: int, before: Integers) -> tuple[Integers, Integers, Doubles]:
-        """Return the entries from states ``before`` into position t: numbers of the states, of the entries, scores."""
-        counts = np.diff(self.indptr)[before]
-        source = np.repeat(np.arange(len(before)), counts)
-        entry = np.arange(len(source)) + np.repeat(self.indptr[before] - np.cumsum(counts) + counts, counts)
-        return source, entry, self.log_values[t - 1 if len(self.log_values) > 1 else 0, entry]
-
-
-class LogSpace(NamedTuple):
-    """Result of one sequence in log space."""
-
-    log_z: float
-    member: Mask  # (T, S)
-    marginals: Doubles  # (T, S)
-    kept: Doubles  # (T,)
-    exact: bool
+    def after(self, t: Any, states: Integers) -> tuple[Integers, Integers, Doubles]:
+        """Return the entries from states of positions t: numbers of the states, of the entries, scores."""
+        counts = np.diff(self.indptr)[states]
+        source = np.repeat(np.arange(len(states)), counts)
+        entry = np.arange(len(source)) + np.repeat(self.indptr[states] - np.cumsum(counts) + counts, counts)
+        own = 0 if len(self.log_values) == 1 else t if np.isscalar(t) else t[source]
+        return source, entry, self.log_values[own, entry]
 
 
 def log_chain(p: Potentials | SparseChain, b: int) -> LogChain:
@@ -60,21 +52,35 @@ def log_chain(p: Potentials | SparseChain, b: int) -> LogChain:
     return LogChain(unary, np.arange(S + 1) * S, targets, matrices.reshape(-1, S * S).astype(np.float64))
 
 
-def log_space(
-    chain: LogChain, choice: Choice, member: Mask | None, weight: float, counts: Doubles, edges: Doubles
-) -> LogSpace:
-    """Compute one sequence in log space within beams, or within ``member`` (T, S).
+class Listed(NamedTuple):
+    """The edges of one graph: those into node v are ``ptr[v]`` to ``ptr[v + 1]``, each a part."""
 
-    All states are used if the beams lose every path. ``counts`` has one number per entry, and grows by the weighted
-    expected transitions; ``edges`` (T-1, n_entries) flat takes those of each position. Either may be empty.
+    ptr: Integers
+    sources: Integers
+
+
+def _edges(graph: Listed, b: int, v: int, sources: Integers, parts: Integers, pairs: Integers) -> int:
+    first, n = graph.ptr[v], graph.ptr[v + 1] - graph.ptr[v]
+    for k in range(n):
+        sources[k], parts[k], pairs[k] = graph.sources[first + k], first + k, -1
+    return n
+
+
+GRAPHS = Recursions(_edges)
+
+
+def log_space(chain: LogChain, choice: Choice, counts: Doubles) -> tuple[float, Mask, Doubles, Doubles, bool]:
+    """Return log Z, beams and marginals (T, S), shares (T,) kept, and whether beams lost every path: then all are in.
+
+    ``counts`` has one number per entry, and grows by the expected transitions; it may be empty.
     """
     kept, exact = np.full(len(chain.log_unary), np.nan), False
-    member = _choose_all(chain, choice, kept) if member is None else member
-    log_z, marginals = _within(chain, weight, member, counts, edges)
+    member = _choose_all(chain, choice, kept)
+    log_z, marginals = within(chain, 1.0, member, counts)
     if log_z == -np.inf:
         member, kept, exact = np.ones(member.shape, bool), np.ones(len(member)), True
-        log_z, marginals = _within(chain, weight, member, counts, edges)
-    return LogSpace(log_z, member, marginals, kept, exact)
+        log_z, marginals = within(chain, 1.0, member, counts)
+    return log_z, member, marginals, kept, exact
 
 
 def _log_sums(values: Doubles, at: Integers, n: int) -> Doubles:
@@ -109,7 +115,7 @@ def _choose_all(chain: LogChain, choice: Choice, kept: Doubles) -> Mask:
     for t in range(T):
         if t > 0:
             before = np.flatnonzero(member[t - 1])
-            source, entry, values = chain.into(t, before)
+            source, entry, values = chain.after(t - 1, before)
             belief[t] += _log_sums(belief[t - 1, before][source] + values, chain.targets[entry], S)  # (1)
         member[t], kept[t] = _choose(belief[t], rule, gold[t])
         if not kept[t] > 0:
@@ -118,36 +124,33 @@ def _choose_all(chain: LogChain, choice: Choice, kept: Doubles) -> Mask:
     for t in range(T - 1, -1, -1) if choice.refine else ():
         member[t], kept[t] = _choose(belief[t] + log_beta, rule, gold[t])
         if t > 0:
-            source, entry, values = chain.into(t, np.arange(S))
+            source, entry, values = chain.after(t - 1, np.arange(S))
             ahead = np.where(member[t], chain.log_unary[t] + log_beta, -np.inf)
             log_beta = _log_sums(values + ahead[chain.targets[entry]], source, S)
     return member
 
 
-def _within(chain: LogChain, weight: float, member: Mask, counts: Doubles, edges: Doubles) -> tuple[float, Doubles]:
-    """Return log Z inside the sets and the weighted marginals (T, S); add the transitions, see `log_space`."""
-    unary, (T, S) = chain.log_unary, member.shape
-    sets, place, marginals = [np.flatnonzero(row) for row in member], np.empty(S, np.int64), np.zeros((T, S))
-    log_alpha, steps = [unary[0, sets[0]]], []
-    for t in range(1, T):
-        source, entry, values = chain.into(t, sets[t - 1])
-        inside = member[t, chain.targets[entry]]
-        place[sets[t]] = np.arange(len(sets[t]))
-        source, entry, values = source[inside], entry[inside], values[inside]
-        steps.append((source, place[chain.targets[entry]], entry, values))
-        sums = _log_sums(log_alpha[-1][source] + values, steps[-1][1], len(sets[t]))
-        log_alpha.append(unary[t, sets[t]] + sums)
-    log_z = float(np.logaddexp.reduce(log_alpha[-1], initial=-np.inf))
-    log_beta = np.zeros(len(sets[-1]))
-    for t in range(T - 1, -1, -1) if log_z > -np.inf else ():
-        marginals[t, sets[t]] = weight * np.exp(log_alpha[t] + log_beta - log_z)
-        if t > 0:
-            source, target, entry, values = steps[t - 1]
-            ahead = values + (unary[t, sets[t]] + log_beta)[target]
-            p = weight * np.exp(log_alpha[t - 1][source] + ahead - log_z)
-            if len(counts):
-                counts[entry] += p
-            if len(edges):
-                edges[(t - 1) * len(chain.targets) + entry] = p
-            log_beta = _log_sums(ahead, source, len(sets[t - 1]))
-    return log_z, marginals
+def within(chain: LogChain, weight: float, member: Mask, counts: Doubles) -> tuple[float, Doubles]:
+    """Return log Z inside ``member`` (T, S) and the weighted marginals (T, S); add the transitions, see `log_space`.
+
+    The states inside are the nodes of a graph from 1 on, in order, between a node before and one after all.
+    """
+    (T, S), (t, state), n = member.shape, np.nonzero(member), int(member.sum())
+    n_first, n_last = int(member[0].sum()), int(member[-1].sum())
+    source, entry, values = chain.after(t, state[: n - n_last])
+    at = t[source] + 1, chain.targets[entry]
+    target = np.where(member[at], np.cumsum(member).reshape(T, S)[at], 0)
+    order = np.argsort(target, kind="stable")[np.count_nonzero(target == 0) :]
+    source, entry, values, target = source[order], entry[order], values[order], target[order]
+    own = chain.log_unary[member]
+    scores = np.concatenate([own[:n_first], values + own[target - 1], np.zeros(n_last)])
+    nodes = np.concatenate([np.arange(1, n_first + 1), target, np.full(n_last, n + 1)])
+    sources = np.concatenate([np.zeros(n_first, np.int64), source + 1, np.arange(n - n_last, n) + 1])
+    graph = Listed(np.searchsorted(nodes, np.arange(n + 3)), sources)
+    lattice = Lattice(graph, np.array([n + 2]), max(1, int(np.diff(graph.ptr).max())), T + 2)
+    log_z, parts, _ = GRAPHS.expectations(lattice, scores[None], np.empty(0))
+    p, marginals = weight * parts[0], np.zeros((T, S))
+    marginals[member] = np.bincount(nodes, p, n + 2)[1:-1]
+    if len(counts):
+        np.add.at(counts, entry, p[n_first : len(p) - n_last])
+    return float(log_z[0]), marginals

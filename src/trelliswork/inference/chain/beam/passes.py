@@ -73,11 +73,9 @@ def expectations(
         for b in unsafe.tolist():
             begin, end = offsets[b], offsets[b + 1]
             own = choice._replace(gold=choice.gold[begin:end])
-            result = log_space(log_chain(p, b), own, None, 1.0, sums[0].reshape(-1), np.empty(0))
-            log_z[b], exact[b], kept[begin:end] = result.log_z, result.exact, result.kept
-            parts[b] = np.nonzero(result.member)[1].astype(np.int32)
-            values[b] = result.marginals[result.member].astype(dtype)
-            sizes[begin:end] = result.member.sum(axis=1)
+            log_z[b], member, p_in, kept[begin:end], exact[b] = log_space(log_chain(p, b), own, sums[0].reshape(-1))
+            parts[b], values[b] = np.nonzero(member)[1].astype(np.int32), p_in[member].astype(dtype)
+            sizes[begin:end] = member.sum(axis=1)
         states, marginals = np.concatenate(parts), np.concatenate(values)
     ptr = np.concatenate([[0], np.cumsum(sizes)])
     if isinstance(p, SparseChain):  # in the order in which they were reached: sort those of each position

@@ -14,21 +14,22 @@ from trelliswork.inference.chain.beam.kernels import select
 from trelliswork.inference.chain.beam.kernels.select import BeamRows
 from trelliswork.inference.chain.potentials import whole_vectors
 from trelliswork.models.crf.layout import Floats
-from trelliswork.models.crf.scoring import LaidOut, Scorer
+from trelliswork.models.crf.scoring import Scorer
+from trelliswork.models.crf.weights import ChainWeights
 
 Chosen = tuple[BeamSets, NDArray[np.float64]]  # sets, and the share of each token's probability that they keep
 
 
-def choose_all(scorer: Scorer, w: LaidOut, gold: NDArray[np.int32], beam: Beam, n_states: int) -> Chosen:
+def choose_all(scorer: Scorer, w: ChainWeights, gold: NDArray[np.int32], beam: Beam, n_states: int) -> Chosen:
     """Return the states that a beam keeps by their posterior probabilities; the gold states are always inside.
 
-    The posterior is exact where transitions are shared; otherwise it is that within the beams of a forward pass.
+    The posterior is exact where transitions are dense; otherwise it is that within the beams of a forward pass.
     """
     parts, at = [], 0
     for p in scorer.potentials(w):
         own = gold[at : at + int(p.lengths.sum())]
         at += len(own)
-        if isinstance(p, chain.Potentials) and p.shared:
+        if isinstance(p, chain.Potentials):
             marginals = chain.expectations(p)[1].marginals
             assert marginals is not None
             parts.append(choose(all_states(unpad(marginals, p.lengths)), own, beam.rule, n_states))

@@ -10,7 +10,7 @@ In a group of processes each rank has the beams of its own sentences; what is de
 states outside of all of them, is summed over the ranks.
 """
 
-from functools import cached_property, partial
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -19,33 +19,24 @@ from numpy.typing import NDArray
 from trelliswork.compute import threads
 from trelliswork.errors import ImpossibleError, ShapeError, ValueRangeError
 from trelliswork.inference.chain.beam import Beam, BeamSets, BeamStatistics, joined
-from trelliswork.inference.chain.beam.kernels.records import Choice
-from trelliswork.inference.chain.beam.log_space import log_chain, log_space
+from trelliswork.inference.chain.beam.log_space import log_chain, within
 from trelliswork.inference.chain.beam.passes import NO_SETS, members
 from trelliswork.inference.chain.potentials import LIMIT
 from trelliswork.learning import whole
 from trelliswork.learning.evaluation import SharedEvaluation
 from trelliswork.models.crf.beams.choice import choose_all, union
-from trelliswork.models.crf.beams.layout import SparseWeights, Structure
 from trelliswork.models.crf.beams.response import Contribution, Response, neutral_factors
 from trelliswork.models.crf.beams.rest import NO_REST, Completed, exact_pass
 from trelliswork.models.crf.kernels import beams, held_beams, objective
 from trelliswork.models.crf.kernels.beams import BeamSentences, ChainScores
-from trelliswork.models.crf.kernels.edges import EdgeFeatures
 from trelliswork.models.crf.kernels.held_beams import Held, Masses
 from trelliswork.models.crf.kernels.objective import Losses
-from trelliswork.models.crf.layout import (
-    Allowed,
-    ChainWeights,
-    FeatureLayout,
-    Floats,
-    Ids,
-    Labeling,
-    ScoredTokens,
-    Tokens,
-)
-from trelliswork.models.crf.objective import Batch, ChainObjective, GradientSums
-from trelliswork.models.crf.scoring import LaidOut, Scorer, laid_out
+from trelliswork.models.crf.layout import Floats
+from trelliswork.models.crf.objective import ChainObjective, GradientSums
+from trelliswork.models.crf.problem import Problem
+from trelliswork.models.crf.scoring import Scorer
+from trelliswork.models.crf.tokens import Ids, counting
+from trelliswork.models.crf.weights import ChainWeights, ScoredTokens, SparseWeights, laid_out
 
 MANY = 128  # states; with fewer an exact pass costs little more than one within beams
 
@@ -54,60 +45,45 @@ class BeamObjective:
     """Penalized negative log-likelihood within beams and its gradient, with the interface of ``ChainObjective``.
 
     ``hold`` chooses the beams; it must be called before the first evaluation. Every token must have a label, also with
-    a ``structure`` (sparse transitions), where the labels determine the states and the layout has no transitions.
-    ``beam`` may be replaced between choices (``objective.beam = objective.beam.tighter()``). ``statistics`` are those
-    of the last choice. An evaluation takes O(entries + tokens |I|^2) time.
+    a structure (sparse transitions), where the labels determine the states and the layout has no transitions. ``beam``
+    may be replaced between choices (``objective.beam = objective.beam.tighter()``). ``statistics`` are those of the
+    last choice. An evaluation takes O(entries + tokens |I|^2) time.
 
-    ``completes``: include the states outside held beams (``rest``). This requires shared transitions; by default it is
+    ``completes``: include the states outside held beams (``rest``). This requires dense transitions; by default it is
     used from 128 states on, where it pays.
     """
 
-    def __init__(
-        self,
-        tokens: Tokens,
-        labeling: Labeling | Ids,
-        layout: FeatureLayout,
-        *,
-        beam: Beam,
-        l2: float = 0.0,
-        weights: Floats | None = None,
-        allowed: Allowed | None = None,
-        structure: Structure | None = None,
-        completes: bool | None = None,
-    ) -> None:
-        known = labeling if isinstance(labeling, Labeling) else Labeling(labeling)
-        if known.gold.min(initial=0) < 0:
+    def __init__(self, problem: Problem, *, beam: Beam, l2: float = 0.0, completes: bool | None = None) -> None:
+        layout, structure = problem.layout, problem.structure
+        if problem.labeling.gold.min(initial=0) < 0 or problem.label_weights is not None or layout.n_edge_attributes:
             raise ValueRangeError(
-                "a beam needs every token's label: label the sentences fully, or train without a beam."
+                "training within a beam, under rules or with order above 1 needs one label per token, no label weights "
+                "and no B templates with columns. Use order=1 without a beam; set_params(beam=...) after training sets "
+                "one for tagging."
             )
-        if structure is not None and len(layout.transitions) + layout.n_edge_attributes:
-            raise ShapeError("with a structure the layout must have no transitions and no edge features of its own.")
-        self._numbers = tokens.longest_first()
-        self.layout, self.beam, self.l2, self.allowed, self.structure = layout, beam, l2, allowed, structure
-        shared = structure is None and not layout.n_edge_attributes
-        self.completes = shared and (layout.n_labels >= MANY if completes is None else completes)
-        # With all states the kernels of ``ChainObjective`` are faster.
-        self._make_exact = partial(ChainObjective, tokens, known, layout, l2=l2, weights=weights, allowed=allowed)
-        alpha = np.ones(len(self._numbers)) if weights is None else np.asarray(weights)
-        taken, token = tokens.sentences(self._numbers)
+        if structure is not None and len(layout.transitions):
+            raise ShapeError("with a structure the layout must have no transitions of its own.")
+        self.problem, self.layout, self.beam, self.l2, self.structure = problem, layout, beam, l2, structure
+        self.completes = structure is None and (layout.n_labels >= MANY if completes is None else completes)
+        self._numbers = problem.tokens.longest_first()
+        taken, token = problem.tokens.sentences(self._numbers)
         lengths = np.diff(taken.offsets)
-        self._tokens, self._scorer = ScoredTokens(taken, layout), Scorer(taken, layout, allowed, structure)
-        self._gold = np.ascontiguousarray(known.gold[token], np.int32)
-        self._alpha = alpha[self._numbers].astype(np.float32)
-        self._entry = np.empty(0, np.int64)
-        self.n_states = layout.n_labels
+        self._tokens, self._scorer = ScoredTokens(taken, layout), Scorer(taken, layout)
+        self._alpha, self._gold = problem.alpha[self._numbers], np.ascontiguousarray(problem.labeling.gold[token])
+        self.n_states = n = layout.n_labels
+        self._emits: Ids = np.arange(n, dtype=np.int32)
+        inner = counting(lengths) > 0  # all but the first tokens
+        self._entry = np.where(inner, np.roll(self._gold, 1) * np.int64(n) + self._gold, -1)
         if structure is not None:
-            self.n_states = structure.transitions.n_states
+            self.n_states, self._emits = structure.transitions.n_states, structure.transitions.emits
             self._gold = structure.transitions.states(self._gold, lengths)
-            self._entry = np.full(len(self._gold), -1)
-            self._entry[1:] = structure.transitions.entries(self._gold[:-1], self._gold[1:])
+            self._entry = np.where(inner, structure.transitions.entries(np.roll(self._gold, 1), self._gold), -1)
         self._sentences = BeamSentences(self._tokens.offsets, self._gold, self._alpha, self._entry)
         large = self.n_states >= 512 and structure is None  # then few copies of the counts (S, S)
         self._ranges = threads.cut(lengths, most=2 if large else 4)
-        n, S, L = len(self._ranges), self.n_states, layout.n_labels
-        self._gradient = GradientSums(n, layout, (S, S) if structure is None else structure.weight_ids.shape[1:])
-        self._masses = Masses(*(np.zeros((n, size)) for size in (layout.wide_shape[0], L, L, 1)))
-        self.n_features = layout.n_features + (structure.n_weights if structure is not None else 0)
+        k, S, L = len(self._ranges), self.n_states, layout.n_labels
+        self._gradient = GradientSums(k, layout, (S, S) if structure is None else structure.weight_ids.shape[1:])
+        self._masses = Masses(*(np.zeros((k, size)) for size in (layout.wide_shape[0], L, L, 1)))
         self._n_tokens = int(whole.total(len(self._gold)))
         self.statistics = self._all_states()
         self._chosen = self._grown = NO_SETS  # by the last ``hold``, without and with the states that were kept
@@ -116,7 +92,8 @@ class BeamObjective:
 
     @cached_property
     def _exact(self) -> ChainObjective:
-        return self._make_exact()
+        """The objective of all states, whose kernels are then faster."""
+        return ChainObjective(self.problem, l2=self.l2)
 
     def _all_states(self) -> BeamStatistics:
         """Return the statistics of an exact evaluation."""
@@ -140,7 +117,7 @@ class BeamObjective:
     def hold(self, weights: Floats, *, grow: bool = False) -> None:
         """Choose beams by the posterior probabilities at ``weights`` and keep them until the next choice.
 
-        The posterior is exact where transitions are shared, otherwise it is that within the beams of a forward pass. If
+        The posterior is exact where transitions are dense, otherwise it is that within the beams of a forward pass. If
         the objective ``completes``, the states outside are included, and value and gradient are exact at ``weights``.
         Otherwise the states of the previous choice are kept, with ``grow`` all states that are held. If more than a
         quarter of the states is kept, evaluations are exact until the next choice. ``statistics`` describe this choice.
@@ -153,7 +130,7 @@ class BeamObjective:
             return
         completed: Completed | None = None
         if self.completes:
-            w = ChainWeights(weights, self.layout, self.allowed)
+            w = ChainWeights(weights, self.layout, self.problem.allowed)
             completed = exact_pass(self._scorer, self._tokens, self._gold, self._alpha, w, self.beam.rule)
             sets, kept = completed.sets, completed.kept
         else:
@@ -220,7 +197,6 @@ class BeamObjective:
         losses = Losses(np.zeros(len(self._alpha)), np.ones(len(self._alpha), bool))
         slot = {start: k for k, (start, _) in enumerate(self._ranges)}
         tokens, sentences = self._tokens.arrays, self._sentences
-        scores = None if isinstance(w, SparseWeights) else _chain_scores(w, self._tokens)
 
         def work(start: int, stop: int) -> None:
             k = slot[start]
@@ -233,6 +209,7 @@ class BeamObjective:
             if isinstance(w, SparseWeights):
                 beams.sparse(start, stop, sentences, tokens, w.entry_scores, self.sets, limit, gradient, losses)
             else:
+                scores = ChainScores(w.arrays, w.labels, w.transitions.matrix, w.transitions.log_shift)
                 held_beams.loss_gradient(start, stop, sentences, tokens, scores, held, limit, gradient, masses, losses)
 
         threads.run(work, self._ranges)
@@ -243,8 +220,8 @@ class BeamObjective:
     def _total_masses(self) -> Masses:
         return Masses(*whole.summed(*(part.sum(axis=0) for part in self._masses)))
 
-    def _weights(self, weights: Floats) -> LaidOut:
-        return laid_out(weights, self.layout, self.allowed, self.structure)
+    def _weights(self, weights: Floats) -> ChainWeights:
+        return laid_out(weights, self.layout, self.problem.allowed, self.structure)
 
     def _gather(self) -> NDArray[np.float64]:
         """Return the gradient as one vector in the order of the weights."""
@@ -252,45 +229,23 @@ class BeamObjective:
         own = self.layout.vector(counts, *features)
         return own if self.structure is None else np.concatenate([self.structure.gather(counts), own])
 
-    def _in_log_space(self, n: int, w: LaidOut) -> float:
+    def _in_log_space(self, n: int, w: ChainWeights) -> float:
         """Return the loss of a sentence that underflows; add its gradient to the first sums."""
-        start, stop = int(self._tokens.offsets[n]), int(self._tokens.offsets[n + 1])
-        S, T, gold, weight = self.n_states, stop - start, self._gold[start:stop], float(self._alpha[n])
-        gradient, inside = self._gradient.slot(0), members(self.sets, start, stop, S)
-        choice, counts, pairs = Choice(gold, self.beam.rule, False), gradient.counts.reshape(-1), np.empty(0)
-        if isinstance(w, ChainWeights):
-            batch = Batch(n, n + 1, self._tokens, w)
-            if batch.by_position:
-                counts, pairs = np.empty(0), np.zeros((T - 1) * S * S)
-            result = log_space(log_chain(batch.potentials, 0), choice, inside, weight, counts, pairs)
-            residual = np.zeros_like(batch.scores)
-            residual[:, :S] = result.marginals
-            square = pairs.reshape(1, T - 1, S, S).astype(np.float32) if pairs.size else None
-            score = batch.add(residual, square, gold, self._alpha[n : n + 1], gradient)[0]
-        else:
-            out, emits = self._tokens.scores(w, start, stop), w.entry_scores.entries.emits
-            p = w.chain(out[None, :, : w.n_labels], np.array([T]))
-            entry, labels = self._entry[start + 1 : stop], emits[gold]
-            score = float(out[np.arange(T), labels].sum(dtype=np.float64))
-            score += float(p.log_weights[entry].sum(dtype=np.float64) + p.log_start[gold[0]] + p.log_end[gold[-1]])
-            result = log_space(log_chain(p, 0), choice, inside, weight, counts, pairs)
-            residual = np.zeros_like(out)
-            np.add.at(residual.T, emits, result.marginals.T.astype(np.float32))
-            residual[np.arange(T), labels] -= weight
-            np.subtract.at(gradient.counts, entry, weight)
-            objective.scatter(start, stop, residual, 0, self._tokens.arrays, gradient.state)
+        offsets, weight = self._tokens.offsets[n : n + 2], float(self._alpha[n])
+        start, stop = map(int, offsets)
+        gold, entry, steps = self._gold[start:stop], self._entry[start + 1 : stop], np.arange(stop - start)
+        scores, gradient = self._tokens.scores(w, start, stop), self._gradient.slot(0)
+        counts, one = gradient.counts.reshape(-1), log_chain(w.chains(scores, offsets), 0)
+        score = float(one.log_unary[steps, gold].sum() + one.log_values[0, entry].sum())
         if not score > -np.inf:
             raise ImpossibleError(f"sentence {self._numbers[n]}: its labels are impossible under the scheme.")
-        return float(weight * (result.log_z - score))
-
-
-def _chain_scores(w: ChainWeights, tokens: ScoredTokens) -> ChainScores:
-    """Return weights as the kernel takes them; edge features are those of ``tokens``."""
-    features, transitions = EdgeFeatures(*tokens.edge_arrays, *w.edge_arrays), w.potentials.transitions
-    use_edges = len(features.ptr) > 1
-    return ChainScores(
-        w.arrays, w.labels, transitions.matrix, 0.0 if use_edges else transitions.log_shift, features, use_edges
-    )
+        log_z, marginals = within(one, weight, members(self.sets, start, stop, self.n_states), counts)
+        residual = np.zeros_like(scores)
+        np.add.at(residual.T, self._emits, marginals.T.astype(np.float32))
+        residual[steps, self._emits[gold]] -= weight
+        np.subtract.at(counts, entry, weight)
+        objective.scatter(start, stop, residual, 0, self._tokens.arrays, gradient.state)
+        return weight * (log_z - score)
 
 
 def _agreed(own: BeamStatistics) -> BeamStatistics:

@@ -26,9 +26,11 @@ from trelliswork.models.crf.beams.choice import all_states, choose, joined
 from trelliswork.models.crf.kernels import beam_rest, objective
 from trelliswork.models.crf.kernels.beam_rest import Pass
 from trelliswork.models.crf.kernels.held_beams import Rest
-from trelliswork.models.crf.layout import ChainWeights, Floats, Ids, ScoredTokens, counting
+from trelliswork.models.crf.layout import Floats
 from trelliswork.models.crf.objective import GradientSums
 from trelliswork.models.crf.scoring import Scorer
+from trelliswork.models.crf.tokens import Ids, counting
+from trelliswork.models.crf.weights import ChainWeights, ScoredTokens
 
 LEAST_WEIGHT = 1e-20  # of a sentence: results are divided by it
 NO_REST = Rest(*(np.empty(0, np.float32) for _ in Rest._fields))

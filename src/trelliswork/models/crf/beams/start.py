@@ -7,7 +7,7 @@ lowered, unless the states outside are included (``rest``).
 """
 
 import warnings
-from typing import Any
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,8 +16,9 @@ from trelliswork.errors import ConvergenceWarning
 from trelliswork.learning import whole
 from trelliswork.learning.lbfgs import Weights, lbfgs
 from trelliswork.models.crf.beams.objective import BeamObjective
-from trelliswork.models.crf.layout import Allowed, FeatureLayout, Labeling, Tokens, counting
 from trelliswork.models.crf.objective import ChainObjective
+from trelliswork.models.crf.problem import Problem
+from trelliswork.models.crf.tokens import Labeling, counting
 
 EVERY = 8  # one in EVERY sentences is in the sample
 FEWEST = 30  # sentences of a useful sample
@@ -25,59 +26,37 @@ ITERATIONS = 15
 PRIOR = 5.0  # pseudo-count that counts are compared with
 
 
-def first_weights(
-    objective: BeamObjective,
-    tokens: Tokens,
-    labeling: Labeling,
-    *,
-    l1: float = 0.0,
-    weights: NDArray[np.floating] | None = None,
-    max_iter: int = 100,
-) -> tuple[Weights, int]:
+def first_weights(objective: BeamObjective, *, l1: float = 0.0, max_iter: int = 100) -> tuple[Weights, int]:
     """Return initial weights and the iterations they took: by counts if the objective ``completes``, else by a sample.
 
-    ``l1``, ``weights`` and ``max_iter`` are those of the training, as for ``sampled_start``.
+    ``l1`` and ``max_iter`` are those of the training.
     """
     if objective.completes:
-        return counted_start(tokens, labeling, objective.layout, weights), 0
-    options: dict[str, Any] = {"l1": l1, "l2": objective.l2, "weights": weights, "allowed": objective.allowed}
-    return sampled_start(tokens, labeling, objective.layout, max_iter=max_iter, **options)
+        return counted_start(objective.problem), 0
+    return sampled_start(objective.problem, l2=objective.l2, l1=l1, max_iter=max_iter)
 
 
-def sampled_start(
-    tokens: Tokens,
-    labeling: Labeling,
-    layout: FeatureLayout,
-    *,
-    l2: float = 0.0,
-    l1: float = 0.0,
-    weights: NDArray[np.floating] | None = None,
-    allowed: Allowed | None = None,
-    max_iter: int = 100,
-) -> tuple[Weights, int]:
+def sampled_start(problem: Problem, *, l2: float = 0.0, l1: float = 0.0, max_iter: int = 100) -> tuple[Weights, int]:
     """Return weights (n_features,) after some iterations of exact training on a sample, and their number.
 
     There are at most ``max_iter / 2`` iterations, and none if there are too few sentences. Each sentence of the sample
     counts ``EVERY`` times, so that the penalties have the same relative weight as with all sentences.
     """
-    n_sentences = len(tokens.offsets) - 1
+    n_sentences = len(problem.tokens.offsets) - 1
     before, _ = whole.place(n_sentences)
     which = np.arange((EVERY // 2 - before) % EVERY, n_sentences, EVERY)
-    start = np.zeros(layout.n_features)
+    start = np.zeros(problem.layout.n_features)
     if whole.total(len(which)) < FEWEST or max_iter < 2:
         return start, 0
-    sample, token = tokens.sentences(which)
-    alpha = np.full(len(which), float(EVERY)) if weights is None else EVERY * np.asarray(weights)[which]
-    known = Labeling(labeling.gold[token])
-    objective = ChainObjective(sample, known, layout, l2=l2, weights=alpha, allowed=allowed)
+    tokens, token = problem.tokens.sentences(which)
+    known, alpha = Labeling(problem.labeling.gold[token]), EVERY * problem.alpha[which]
+    objective = ChainObjective(replace(problem, tokens=tokens, labeling=known, weights=alpha), l2=l2)
     with warnings.catch_warnings(action="ignore", category=ConvergenceWarning):
         sampled, report = lbfgs(objective, start, l1=l1, max_iter=min(ITERATIONS, max_iter // 2))
     return sampled, report.n_iter
 
 
-def counted_start(
-    tokens: Tokens, labeling: Labeling, layout: FeatureLayout, weights: NDArray[np.floating] | None = None
-) -> Weights:
+def counted_start(problem: Problem) -> Weights:
     r"""Return weights (n_features,) from counts, without training: nonnegative, 0 for unseen events.
 
     .. math:: w_{a,y} = \log(1 + c(a, y) / (5 p(a))) / m \qquad w_{x,y} = \log(1 + c(x, y) / (5 p(y)))
@@ -86,10 +65,10 @@ def counted_start(
     per token: the ratio of the probabilities of a smoothed hidden Markov model to those of unseen events. Counts are
     those of all ranks.
     """
+    tokens, layout = problem.tokens, problem.layout
     L, n = layout.n_labels, len(layout.transitions)
-    gold, lengths = labeling.gold.astype(np.int64), np.diff(tokens.offsets)
-    alpha = np.ones(len(lengths)) if weights is None else np.asarray(weights, np.float64)
-    by = np.repeat(alpha, lengths)
+    gold, lengths = problem.labeling.gold.astype(np.int64), np.diff(tokens.offsets)
+    by = np.repeat(problem.alpha.astype(np.float64), lengths)
     at = np.flatnonzero(counting(lengths))  # tokens that are not the first of their sentence
     pairs = whole.summed(_counts(gold[at - 1] * L + gold[at], by[at], L * L))[0].reshape(L, L)
     start = np.zeros(layout.n_features)

@@ -22,7 +22,7 @@ class BeamSentences(NamedTuple):
     offsets: Any  # (n_sentences + 1,)
     gold: Any  # (n_tokens,) states
     weight: Any  # (n_sentences,)
-    entry: Any  # (n_tokens,) sparse transition into each gold state, -1 at the start of a sentence; else empty
+    entry: Any  # (n_tokens,) number of the transition into each gold state, -1 at the start of a sentence
 
 
 class ChainScores(NamedTuple):
@@ -31,9 +31,7 @@ class ChainScores(NamedTuple):
     state: Any  # FeatureWeights
     labels: Any  # LabelScores
     matrix: Any  # (S, Sp) scaled probabilities of the transitions
-    log_shift: float  # taken out of their logarithms; 0 with edge features
-    edges: Any  # EdgeFeatures
-    use_edges: bool
+    log_shift: float  # taken out of their logarithms
 
 
 class EntryScores(NamedTuple):
@@ -64,16 +62,6 @@ def add_row(i, residual, labels, first, n, tokens, gradient):
     for at in range(narrow_ptr[i], narrow_ptr[i + 1]):
         f = narrow_ids[at]
         narrow[f] += residual[narrow_labels[f]] * (narrow_values[at] if narrow_values.size else one)
-
-
-@helper
-def feature_of(edges, attribute, pair, n_pairs):
-    """Return the edge feature of an attribute and a pair of labels, -1 if it has no weight."""
-    begin, end = edges.ptr[attribute], edges.ptr[attribute + 1]
-    if end - begin == n_pairs:  # a weight for every pair, stored in order
-        return begin + pair
-    k = begin + np.searchsorted(edges.pairs[begin:end], pair)
-    return k if k < end and edges.pairs[k] == pair else np.int64(-1)
 
 
 @kernel(allocates=True)

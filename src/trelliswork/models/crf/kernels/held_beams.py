@@ -1,7 +1,7 @@
 """Compiled objective of linear-chain CRFs within given sets of states: training while beams are held.
 
-The recursion is that of ``inference.chain.kernels.blocks``. A block of transitions is copied from the matrix (or
-computed from edge features) once. Time O(sum of |I_{t-1}| |I_t|) plus the features.
+The recursion is that of ``inference.chain.kernels.blocks``. A block of transitions is copied from the matrix once. Time
+O(sum of |I_{t-1}| |I_t|) plus the features.
 
 With a rest (``beam_rest``) each set has one more state, its last, that represents all states outside. Its scores are
 fixed, except that transitions from it into a state of a set get that state's score. It has no features, so the gradient
@@ -17,7 +17,7 @@ from trelliswork.compute.jit import helper, kernel
 from trelliswork.compute.kernels.rows import exp_row
 from trelliswork.compute.simd import get, lanes, put
 from trelliswork.inference.chain.kernels.blocks import backward, forward, make_space
-from trelliswork.models.crf.kernels.beams import add_row, feature_of
+from trelliswork.models.crf.kernels.beams import add_row
 
 
 class Rest(NamedTuple):
@@ -68,12 +68,12 @@ class Step(NamedTuple):
 
 
 @helper
-def _pick(source, first, states, at, n, width, out, to, padding):
-    """Set out[to : to + width] to source[first + state] of n states, then to the padding."""
+def _pick(source, first, states, at, n, width, out, to):
+    """Set out[to : to + width] to source[first + state] of n states, then to zeros."""
     for k in range(n):
         put(out, to + k, get(source, first + get(states, at + k)))
     for k in range(n, width):
-        put(out, to + k, padding)
+        put(out, to + k, out.dtype.type(0))
 
 
 @helper
@@ -102,50 +102,6 @@ def _set_scores(i, tokens, weights, states, at, n, width, out, to):
         if k < n and states[at + k] == narrow_labels[f]:
             by = narrow_values[e] if narrow_values.size else out.dtype.type(1)
             put(out, to + k, get(out, to + k) + get(narrow, f) * by)
-
-
-@helper
-def _edge_block(weights, token, states, step, block):
-    """Fill the block of transitions into a token from edge features; return what was taken out."""
-    before, here, n, width, at, _, _ = step
-    edges, log_transition = weights.edges, weights.labels.log_transition
-    S, to = log_transition.shape[0], at
-    for a in range(before, here):
-        row = np.int64(get(states, a)) * S
-        _pick(log_transition, row, states, here, n, width, block, to, -np.inf)
-        for e in range(edges.token_ptr[token], edges.token_ptr[token + 1]):
-            for k in range(n):
-                f = feature_of(edges, edges.ids[e], row + get(states, here + k), S * S)
-                if f >= 0:
-                    put(block, to + k, get(block, to + k) + get(edges.weights, f))
-        to += width
-    return exp_row(block, at, to - at, block, at, to - at)
-
-
-@helper
-def _subtract_gold_edges(edges, token, pair, n_pairs, by_sentence, gradient):
-    """Subtract the gold pair of labels from the gradient of edge features; return their score."""
-    score = 0.0
-    for e in range(edges.token_ptr[token], edges.token_ptr[token + 1]):
-        f = feature_of(edges, edges.ids[e], pair, n_pairs)
-        if f >= 0:
-            score += edges.weights[f]
-            gradient[f] -= by_sentence
-    return score
-
-
-@helper
-def _add_edges(edges, token, step, n_labels, states, block, alpha, ahead, weight, gradient):
-    """Add the weighted expected transitions between two sets to the gradient of edge features."""
-    before, here, n, width, at, earlier, later = step
-    for e in range(edges.token_ptr[token], edges.token_ptr[token + 1]):
-        for a in range(before, here):
-            x, to = get(alpha, earlier + a - before) * weight, at + (a - before) * width
-            for k in range(n):
-                pair = np.int64(get(states, a)) * n_labels + get(states, here + k)
-                f = feature_of(edges, edges.ids[e], pair, n_labels * n_labels)
-                if f >= 0:
-                    put(gradient, f, get(gradient, f) + x * get(block, to + k) * get(ahead, later + k))
 
 
 @helper
@@ -192,16 +148,16 @@ def loss_gradient(start, stop, sentences, tokens, weights, held, limit, gradient
 
     With a rest, ``masses`` (a ``Masses``) receives the weighted probability of what each factor multiplies.
     """
-    offsets, gold, weight, _ = sentences
+    offsets, gold, weight, entry = sentences
     ptr, states = held.sets
     rest, factors = held.rest, held.factors
     into, log_scale, log_state, row_factor = rest.into, rest.log_scale, factors.log_state, factors.row
     state_mass, row_mass, column_mass, both_mass = masses
     wide_ptr, wide_ids, wide_values = tokens.wide_ptr, tokens.wide_ids, tokens.wide_values
-    state, labels, matrix, log_shift, edges, use_edges = weights
+    state, labels, matrix, log_shift = weights
     start_scores, end_scores, log_transition = labels
-    state_gradient, edge_gradient, counts = gradient
-    S, Sw, W, dtype = log_transition.shape[0], state.wide.shape[1], lanes(state.wide), state.wide.dtype
+    state_gradient, counts = gradient.state, gradient.counts
+    Sw, W, dtype = state.wide.shape[1], lanes(state.wide), state.wide.dtype
     n_rest = 1 if rest.stay.size else 0
     unshifted = dtype.type(math.exp(-log_shift))
     s = make_space(start, stop, offsets, ptr, n_rest, state.wide)
@@ -233,12 +189,8 @@ def loss_gradient(start, stop, sentences, tokens, weights, held, limit, gradient
                 continue
             before, to = ptr[i - 1], block_at[t]
             block_at[t + 1] = to + (here - before + n_rest) * width
-            if use_edges:
-                step = Step(before, here, n, width, to, place[t - 1], place[t])
-                log_z += _edge_block(weights, i, states, step, block)
-                continue
             for a in range(before, here):
-                _pick(matrix, np.int64(get(states, a)) * matrix.shape[1], states, here, n, width, block, to, 0)
+                _pick(matrix, np.int64(get(states, a)) * matrix.shape[1], states, here, n, width, block, to)
                 if n_rest:
                     put(block, to + n, get(into, a) * get(row_factor, get(states, a)))
                 to += width
@@ -264,14 +216,11 @@ def loss_gradient(start, stop, sentences, tokens, weights, held, limit, gradient
                     state_mass[wide_ids[at]] += mass * wide_values[at] if wide_values.size else mass
             if t == 0:
                 continue
-            before, pair, width = ptr[i - 1], gold[i - 1] * S + y, place[t + 1] - place[t]
+            before, pair, width = ptr[i - 1], entry[i], place[t + 1] - place[t]
             step = Step(before, here, n, width, block_at[t], place[t - 1], place[t])
             if n_rest:
                 both_mass[0] += _add_rests(step, states, block, alpha, ahead, by_sentence, row_mass, column_mass)
             _add_transitions(step, states, block, alpha, ahead, by_sentence, counts)
             put(counts, pair, get(counts, pair) - by_sentence)
             score += get(log_transition, pair)
-            if use_edges:
-                _add_edges(edges, i, step, S, states, block, alpha, ahead, by_sentence, edge_gradient)
-                score += _subtract_gold_edges(edges, i, pair, S * S, by_sentence, edge_gradient)
         losses.loss[sentence] = by_sentence * (log_z - score)

@@ -1,4 +1,4 @@
-"""Meaning of the weights of a CRF trained within beams, and their layout in memory for the kernels."""
+"""Label n-grams of a CRF of higher order, and rules: sparse transitions between states, and their weights."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -9,11 +9,9 @@ from numpy.typing import NDArray
 
 from trelliswork.errors import ValueRangeError
 from trelliswork.inference.chain.automata import Automaton
-from trelliswork.inference.chain.beam.passes import scaled_entries
 from trelliswork.inference.chain.beam.sparse import SparseChain, SparseTransitions
 from trelliswork.inference.chain.product import product
-from trelliswork.models.crf.kernels.beams import EntryScores
-from trelliswork.models.crf.layout import Allowed, FeatureLayout, Floats, StateWeights
+from trelliswork.models.crf.layout import Floats
 
 Codes = NDArray[np.int64]
 MOST_STATES = 1 << 20  # of n-grams: each has one transition per label
@@ -42,12 +40,6 @@ class Structure:
         made: Any = product(whole, automaton)[0]
         ids = self.weight_ids[:, made.log_weights.astype(np.int64)]
         return replace(self, transitions=made.transitions, weight_ids=ids, last=made.log_end == 0)
-
-    @classmethod
-    def free(cls, transitions: SparseTransitions) -> "Structure":
-        """Return a structure with one weight per entry."""
-        n = len(transitions.targets)
-        return cls(transitions, np.arange(n)[None], n)
 
     @classmethod
     def ngrams(cls, n_labels: int, grams: Sequence[NDArray[np.int64]]) -> "Structure":
@@ -109,27 +101,3 @@ def observed_ngrams(gold: NDArray[np.integer], offsets: NDArray[np.integer], n_l
         codes = longer
         grams.append(np.unique(codes[position >= n - 1]))
     return grams
-
-
-class SparseWeights(StateWeights):
-    """A weight vector laid out for the kernels, with the transitions of a structure."""
-
-    def __init__(self, weights: Floats, layout: FeatureLayout, allowed: Allowed | None, structure: Structure) -> None:
-        super().__init__(weights[structure.n_weights :], layout)
-        s = structure.transitions
-        log_weights = structure.scores(weights[: structure.n_weights])
-        log_start = np.where(s.first, 0, -np.inf).astype(np.float32)
-        log_end = np.zeros(s.n_states, np.float32)
-        if structure.last is not None:
-            log_end[~structure.last] = -np.inf
-        if allowed is not None:
-            log_weights[~allowed.pairs[s.emits[s.sources], s.emits[s.targets]]] = -np.inf
-            log_start[~allowed.start[s.emits]] = -np.inf
-            log_end[~allowed.end[s.emits]] = -np.inf
-        self._transitions = s, log_weights, log_start, log_end
-        entries = scaled_entries(self.chain(np.zeros((1, 1, 1), np.float32), np.ones(1, int)))
-        self.entry_scores = EntryScores(self.arrays, entries, log_start, log_end, log_weights, layout.n_labels)
-
-    def chain(self, log_unary: Floats, lengths: NDArray[np.int64]) -> SparseChain:
-        """Return the chains of scored sentences."""
-        return SparseChain(log_unary, *self._transitions, lengths)
