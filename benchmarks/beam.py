@@ -14,7 +14,6 @@ TINY = {
     "S": 6,
     "n_symbols": 8,
     "length": 9,
-    "own": False,
     "l2": 0.1,
     "n_iter": 200,
     "seed": 1,
@@ -22,13 +21,12 @@ TINY = {
 
 
 def _synthetic(name: str, beam: str, **others: object) -> Case:
-    params = {"task": "synthetic", "S": 100, "n_train": 50, "n_test": 300, "n_symbols": 1000, "own": False, "l2": 0.003}
+    params = {"task": "synthetic", "S": 100, "n_train": 50, "n_test": 300, "n_symbols": 1000, "l2": 0.003}
     params |= {"n_iter": 200, "seed": 0, **others}
     tiny = {
         "task": "synthetic",
         **TINY,
         "beam": "kl=0",
-        "own": params["own"],
     }  # keeps all states, so results equal exact training
     return Case(name=name, params=params | {"beam": beam}, check=tiny, show=True, stop="end of L-BFGS")
 
@@ -43,7 +41,6 @@ BENCHMARK = Benchmark(
     ),
     cases=(
         _synthetic("train S=100", "kl=0.3,min=6", n_train=500, n_test=100, l2=0.1),
-        _synthetic("train S=100 position-dependent", "kl=0.01,min=4", own=True),
         _synthetic("train S=1000", "kl=0.3,min=8", S=1000, n_train=500, n_test=100, l2=0.01),
         # Exact training on all 20,008 words would take hours.
         Case(

@@ -67,7 +67,7 @@ def beams(p: Any, beam: Beam) -> Calls:
 
     def plain() -> None:
         for b in range(len(p.lengths)):
-            log_space(log_chain(p, b), choice, None, 1.0, np.empty(0), np.empty(0))
+            log_space(log_chain(p, b), choice, np.empty(0))
 
     return lambda: beam_passes.expectations(p, beam), plain
 

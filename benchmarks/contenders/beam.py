@@ -1,7 +1,7 @@
 """CRF training within beams, and exact training, both by our package.
 
 Each function takes ``{"task": ..., "beam": ...}``. Task ``synthetic``: sequences from a random hidden Markov model with
-``S`` states (``own``: transitions that depend on the position), from zero weights to the stopping rule of L-BFGS.
+``S`` states, from zero weights to the stopping rule of L-BFGS.
 Task ``nettalk``: letters to phonemes, pairs of phonemes as states, ``n_iter`` iterations from the weights of the first
 order; ``n_words`` cuts the data. Digests are test accuracy by exact decoding (NetTalk: as the model decodes).
 """
@@ -38,7 +38,6 @@ def _synthetic(params: Params, beam: str | None) -> Task:
         n_states=S,
         n_symbols=params["n_symbols"],
         length=params.get("length", 75),
-        own=params["own"],
     )
     chosen = None if beam is None else Beam.parse(beam)
 

@@ -23,7 +23,7 @@ from trelliswork.learning.watch import Development, Watch, open_checkpoint
 from trelliswork.models.calibration import Calibration
 from trelliswork.models.entrance import METHODS, checker
 from trelliswork.models.examples import example_of, plain_sentence
-from trelliswork.models.parameters import Declared, declared, unknown_parameter
+from trelliswork.models.parameters import Declared, declared, documented_fit, unknown_parameter
 
 Arrays = dict[str, NDArray[Any]]
 _log = logging.getLogger("trelliswork.models")
@@ -110,6 +110,8 @@ def _in_one_step(fit: Callable[..., Any]) -> Callable[..., Any]:
         self.__dict__ = twin.__dict__
         return self
 
+    if fit.__name__ == "fit":
+        wrapped.__doc__ = documented_fit(fit)
     return wrapped
 
 

@@ -271,6 +271,30 @@ def _documented(estimator: Any) -> str:
     return "\n\n".join(part for part in (text[:at].rstrip(), "\n".join(lines), text[at:].strip()) if part) + "\n"
 
 
+FIT = {  # arguments of ``fit`` that mean the same everywhere
+    "sample_weight": ("ndarray (n_sentences,), optional", "Weight of each sentence in the objective."),
+    "checkpoint": (
+        "path, optional",
+        "A file for the state of training, written twice a minute. If it exists, training resumes from it and ends "
+        "with the result of an uninterrupted run. ``save`` deletes it.",
+    ),
+    "callback": (
+        "callable, optional",
+        "Called with a `Step` after each iteration or epoch; a true result stops training.",
+    ),
+    "max_minutes": ("float, optional", "Time limit: stop before an iteration that would end later."),
+}
+
+
+def documented_fit(fit: Callable[..., Any]) -> str:
+    """Return the docstring of a ``fit`` with the arguments in `FIT` that it takes and leaves out."""
+    text = inspect.cleandoc(fit.__doc__ or "")
+    for name, (kind, meaning) in FIT.items():
+        if name in inspect.signature(fit).parameters and f"\n{name} : " not in text:
+            text += f"\n{name} : {kind}\n{textwrap.indent(textwrap.fill(meaning, 110), '    ')}"
+    return text + "\n"
+
+
 def parse_beam(text: str) -> str | None:
     """Return the beam of an option; ``none`` is no beam."""
     from trelliswork.inference.chain.beam import Beam

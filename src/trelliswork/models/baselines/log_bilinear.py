@@ -91,13 +91,6 @@ class LogBilinear(LeftToRight):
         y : ignored
         dev : like X, optional
             Development text: stop early and keep the best epoch.
-        checkpoint : path, optional
-            A file for the state of training. If it exists, training resumes from it, with the same result.
-            ``save`` deletes it.
-        callback : callable, optional
-            Called with a `Step` after each epoch; a true result stops training.
-        max_minutes : float, optional
-            Time limit: stop before an iteration that would end later.
         """
         from trelliswork.models.baselines.log_bilinear_training import contexts_of, log_likelihoods, start, train
 

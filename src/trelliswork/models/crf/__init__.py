@@ -202,15 +202,6 @@ class CRF(Tagger):
             ``patience`` iterations, and the best weights are kept.
         start : CRF, optional
             Start from the weights of this model, as far as attributes and labels are the same.
-        sample_weight : ndarray (n_sentences,), optional
-            Weight of each sentence in the objective.
-        checkpoint : path, optional
-            A file for the state of training, written twice a minute. If it exists, training resumes from it and ends
-            with the weights of an uninterrupted run. ``save`` deletes it.
-        callback : callable, optional
-            Called after each iteration with a `Step`; a true result stops training.
-        max_minutes : float, optional
-            Time limit: stop before an iteration that would end later.
         rules : Rule or str, optional
             Probabilities are normalized over the labelings that satisfy these rules only, see `trelliswork.rules`; tag
             with the same rules. All are multiplied in: "at most once" for up to about nine labels. Needs L-BFGS and one

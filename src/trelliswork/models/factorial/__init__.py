@@ -181,15 +181,6 @@ class FactorialCRF(LayeredTagger):
         dev : (X, y), optional
             Development data: training stops when joint accuracy has not increased for ``patience`` iterations, and
             the best weights are kept.
-        sample_weight : ndarray (n_sentences,), optional
-            Weight of each sentence in the objective.
-        checkpoint : path, optional
-            A file for the state of training. If it exists, training resumes from it and ends with the weights of an
-            uninterrupted run. ``save`` deletes it.
-        callback : callable, optional
-            Called after each iteration with a `Step`; a true result stops training.
-        max_minutes : float, optional
-            Time limit: stop before an iteration that would end later.
         """
         self._check_parameters()
         knowledge = Knowledge.of(self.clusters, self.vectors, self.lexicon)

@@ -179,13 +179,6 @@ class HMM(ChainTagger, NextWord):
             Development data: EM stops when the accuracy, or without y the mean log-probability per token, has not
             increased for ``patience`` iterations, and the best iteration is kept. A measurement takes about as long as
             an iteration. In a group of processes every rank gets all of it.
-        checkpoint : path, optional
-            A file for the state of EM, written twice a minute. If it exists, training resumes from it and ends with the
-            parameters of an uninterrupted run. ``save`` deletes it.
-        callback : callable, optional
-            Called after each iteration with a `Step`; a true result stops training.
-        max_minutes : float, optional
-            Time limit: stop before an iteration that would end later.
         """
         self._check_parameters()
         chosen_beam(self.beam, 1)  # raises an error for text that is not a beam

@@ -201,11 +201,6 @@ class HMMLanguageModel(Incremental):
         dev : like X, optional
             Measured after each epoch: the best parameters are kept, training stops after ``patience`` epochs without an
             improvement.
-        checkpoint : path, optional
-            A file for the state of training. If it exists, training resumes from it, with the same result.
-            ``save`` deletes it.
-        callback : callable, optional
-            Called with a `Step` after each epoch; a true result stops training.
         max_minutes : float, optional
             Time limit: without ``max_iter``, there are as many epochs as fit into it.
         """

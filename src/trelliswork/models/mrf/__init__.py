@@ -175,14 +175,9 @@ class MRFLanguageModel(LanguageModel):
             pseudo-likelihood: epochs) later.
         start : MRFLanguageModel, optional
             Start from the tables of another low-rank model with the same words, such as the exact one of window 1.
-        checkpoint : path, optional
-            A file for the state of training. If it exists, training resumes from it, with the same result.
-            ``save`` deletes it.
         callback : callable, optional
             Called with a `Step` while text is counted and after each iteration; a true result after an iteration stops
             training.
-        max_minutes : float, optional
-            Time limit: stop before an iteration that would end later.
         """
         self._check_parameters()
         check(self, X, dev, start, checkpoint)

@@ -111,13 +111,6 @@ class MRFTagger(ChainTagger):
         dev : (X, y), optional
             Development data: training stops when the accuracy has not increased for ``patience`` iterations, and the
             best iteration is kept.
-        checkpoint : path, optional
-            A file for the state of training, written twice a minute. If it exists, training resumes from it and ends
-            with the weights of an uninterrupted run. ``save`` deletes it.
-        callback : callable, optional
-            Called after each iteration with a `Step`; a true result stops training.
-        max_minutes : float, optional
-            Time limit: stop before an iteration that would end later.
         """
         self._check_parameters()
         words: Any = read_sentences(X, training=True)

@@ -184,15 +184,10 @@ class DependencyParser(TreeParser):
             Development data: each stage keeps its best epoch, by UAS for trees and by LAS for labels, and stops after
             ``patience`` epochs without an improvement. The second order is kept unless its UAS is lower than that of
             the first order; without development data it is always kept.
-        checkpoint : path, optional
-            A file for the state of training, written twice a minute, between epochs. If it exists, training resumes
-            from it and ends with the parser of an uninterrupted run. ``save`` deletes it.
         callback : callable, optional
             Called with a `Step` after each epoch, and for each tagger and its iterations with one that has no value.
             A true result stops training, with at least one epoch of trees and one of labels; taggers in training
             stop at once.
-        max_minutes : float, optional
-            Time limit: stop before an iteration that would end later.
         """
         self._check_parameters()
         one_process("a parser")

@@ -182,13 +182,6 @@ class PCFG(TreeParser, LanguageModel):
         dev : like X, optional
             Development sentences: the iteration with the best log-probability per word is kept, and training stops
             ``patience`` iterations later. In a group of processes every rank gets all of them.
-        checkpoint : path, optional
-            A file for the state of training. If it exists, training resumes from it, with the same result.
-            ``save`` deletes it.
-        callback : callable, optional
-            Called with a `Step` after each iteration (epoch); a true result stops training.
-        max_minutes : float, optional
-            Time limit: stop before an iteration that would end later.
         """
         self._check_parameters()
         if y is not None:
