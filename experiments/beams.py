@@ -20,8 +20,7 @@ from trelliswork.models.crf.beams.start import first_weights
 from trelliswork.models.crf.beams.training import BeamSearch
 from trelliswork.models.crf.layout import FeatureLayout
 from trelliswork.models.crf.objective import ChainObjective
-from trelliswork.models.crf.problem import Problem
-from trelliswork.models.crf.tokens import Labeling, Tokens
+from trelliswork.models.crf.problem import Labeling, Problem, Tokens
 
 ENOUGH = 0.99  # fraction of exact paths that makes a criterion good enough
 EXACT_PATHS = 1e-9

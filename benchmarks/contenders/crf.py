@@ -144,8 +144,7 @@ def trelliswork(params: Params) -> Task:
     from trelliswork.models.crf.data import prepare
     from trelliswork.models.crf.layout import FeatureLayout
     from trelliswork.models.crf.objective import ChainObjective
-    from trelliswork.models.crf.problem import Problem
-    from trelliswork.models.crf.tokens import Labeling, Tokens
+    from trelliswork.models.crf.problem import Labeling, Problem, Tokens
     from trelliswork.models.crf.weights import ScoredTokens
 
     warnings.simplefilter("ignore")

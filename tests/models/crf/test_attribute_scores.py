@@ -5,8 +5,8 @@ import pytest
 
 from trelliswork.features.attributes import Attributes
 from trelliswork.models.crf.layout import FeatureLayout
+from trelliswork.models.crf.problem import Tokens
 from trelliswork.models.crf.scoring import Scorer
-from trelliswork.models.crf.tokens import Tokens
 from trelliswork.models.crf.weights import ChainWeights, ScoredTokens
 
 

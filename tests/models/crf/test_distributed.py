@@ -19,7 +19,7 @@ from trelliswork.inference.chain.beam import Beam
 from trelliswork.metrics.tagging import evaluate_tagging
 from trelliswork.models.crf.beams.objective import BeamObjective
 from trelliswork.models.crf.beams.start import counted_start, sampled_start
-from trelliswork.models.crf.tokens import Labeling
+from trelliswork.models.crf.problem import Labeling
 
 HERE = "tests.models.crf.test_distributed"
 pytestmark = pytest.mark.slow  # a group for each number of ranks

@@ -17,7 +17,7 @@ from trelliswork.models.crf import problem as training
 from trelliswork.models.crf.kernels.objective import TokenRows
 from trelliswork.models.crf.layout import Allowed, FeatureLayout
 from trelliswork.models.crf.objective import ChainObjective
-from trelliswork.models.crf.tokens import Labeling, Tokens
+from trelliswork.models.crf.problem import Labeling, Tokens
 
 
 @dataclass

@@ -14,8 +14,7 @@ from trelliswork.learning.lbfgs import lbfgs
 from trelliswork.models.crf.layout import Allowed, FeatureLayout
 from trelliswork.models.crf.objective import ChainObjective
 from trelliswork.models.crf.online import FORGET, OnlineChain
-from trelliswork.models.crf.problem import Problem
-from trelliswork.models.crf.tokens import Labeling, Tokens
+from trelliswork.models.crf.problem import Labeling, Problem, Tokens
 
 
 def random_tokens(rng, lengths, n_attributes, *, real=False):

@@ -16,7 +16,7 @@ from trelliswork.inference.factorial.sweeps import Options
 from trelliswork.models.crf import problem as chains
 from trelliswork.models.crf.layout import Allowed, FeatureLayout
 from trelliswork.models.crf.objective import ChainObjective
-from trelliswork.models.crf.tokens import Labeling, Tokens
+from trelliswork.models.crf.problem import Labeling, Tokens
 from trelliswork.models.factorial.objective import FactorialLayout, FactorialObjective
 
 TIGHT = Options(tolerance=1e-6, max_iter=1000)

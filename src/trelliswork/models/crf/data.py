@@ -20,8 +20,7 @@ from trelliswork.features.attributes import Attributes
 from trelliswork.learning import whole
 from trelliswork.models.crf.beams.structure import Structure, observed_ngrams
 from trelliswork.models.crf.layout import Allowed, FeatureLayout
-from trelliswork.models.crf.problem import Problem
-from trelliswork.models.crf.tokens import Labeling, Tokens
+from trelliswork.models.crf.problem import Labeling, Problem, Tokens
 from trelliswork.models.evidence import Labels, names_of
 from trelliswork.rules import Rule, parse
 from trelliswork.rules.chains import Ruled

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import NamedTuple, Self
+from typing import TYPE_CHECKING, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,8 +12,11 @@ from trelliswork.features.attributes import Attributes
 from trelliswork.inference.chain.potentials import whole_vectors
 from trelliswork.learning import whole
 from trelliswork.models.crf.kernels.layout import FEW, mark
-from trelliswork.models.crf.tokens import Ids, Labeling, Tokens
 
+if TYPE_CHECKING:
+    from trelliswork.models.crf.problem import Labeling, Tokens
+
+Ids = NDArray[np.int32]
 Floats = NDArray[np.floating]
 Vector = NDArray[np.float64]
 WIDE = FEW  # minimum number of labels of an attribute with a dense row
@@ -189,7 +192,7 @@ class FeatureLayout:
 
     @classmethod
     def observed(
-        cls, tokens: Tokens, labeling: Labeling, n_attributes: int, n_labels: int, n_edge_attributes: int = 0
+        cls, tokens: "Tokens", labeling: "Labeling", n_attributes: int, n_labels: int, n_edge_attributes: int = 0
     ) -> Self:
         """Return a layout of what occurs in the training data, the default of CRFsuite.
 
@@ -222,7 +225,7 @@ class FeatureLayout:
         )
 
 
-def _seen(tokens: Tokens, labels: NDArray[np.int64], n: int, n_labels: int) -> NDArray[np.int64]:
+def _seen(tokens: "Tokens", labels: NDArray[np.int64], n: int, n_labels: int) -> NDArray[np.int64]:
     """Return the distinct codes a S + y below n of attributes a at tokens labeled y, sorted."""
     if n > 1 << 30:  # too many for an array of marks
         per_token = np.diff(tokens.token_ptr)

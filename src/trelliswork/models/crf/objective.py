@@ -31,9 +31,8 @@ from trelliswork.models.crf.composites import Composites
 from trelliswork.models.crf.kernels import objective
 from trelliswork.models.crf.kernels.edges import EdgeFeatures, edge_scatter
 from trelliswork.models.crf.kernels.objective import FeatureWeights, Gradient, Losses, Sentences
-from trelliswork.models.crf.layout import FeatureLayout, Floats
+from trelliswork.models.crf.layout import FeatureLayout, Floats, Ids
 from trelliswork.models.crf.problem import Problem
-from trelliswork.models.crf.tokens import Ids
 from trelliswork.models.crf.weights import ChainWeights, ScoredTokens
 
 LANES = 2 * VECTOR_BYTES // 4  # sentences that advance together, one per lane of two vectors

@@ -12,7 +12,7 @@ from trelliswork.features.attributes import Attributes
 from trelliswork.inference.chain.queries import Scores
 from trelliswork.models.crf.kernels.layout import AttributeRows, attribute_scores
 from trelliswork.models.crf.layout import FeatureLayout
-from trelliswork.models.crf.tokens import Tokens
+from trelliswork.models.crf.problem import Tokens
 from trelliswork.models.crf.weights import LARGEST, ChainWeights, check_overflow
 
 BATCH_TOKENS = 20_000  # maximum number of tokens that are decoded together

@@ -22,7 +22,7 @@ from trelliswork.models.crf.kernels.edges import EdgeFeatures, edge_scores
 from trelliswork.models.crf.kernels.layout import AttributeRows, lay
 from trelliswork.models.crf.kernels.objective import FeatureWeights, LabelScores, TokenRows, scores
 from trelliswork.models.crf.layout import Allowed, FeatureLayout, Floats
-from trelliswork.models.crf.tokens import Tokens
+from trelliswork.models.crf.problem import Tokens
 
 LARGEST = 1e30  # sums of such scores along a sentence stay finite
 EdgeAttributes = tuple[NDArray[np.int64], NDArray[np.int32]]  # ``token_ptr`` and ``ids`` of tokens

@@ -26,8 +26,8 @@ from trelliswork.inference.factorial.potentials import FactorialPotentials, Pair
 from trelliswork.inference.factorial.sweeps import Options, Sums
 from trelliswork.learning.evaluation import SharedEvaluation
 from trelliswork.models.crf.kernels import objective as crf_kernels
-from trelliswork.models.crf.kernels.objective import FeatureWeights
 from trelliswork.models.crf.layout import Allowed, FeatureLayout, Floats
+from trelliswork.models.crf.objective import GradientSums
 from trelliswork.models.crf.problem import Problem
 from trelliswork.models.crf.weights import ChainWeights, ScoredTokens
 
@@ -77,11 +77,8 @@ class FactorialWeights:
 
     def scores(self, d: int, tokens: ScoredTokens, first: int, last: int) -> NDArray[np.float32]:
         """Return the unary scores (n_tokens, S_d) of the sentences ``first`` to ``last``."""
-        w = self.chains[d]
-        start, stop = int(tokens.offsets[first]), int(tokens.offsets[last])
-        out = np.empty((stop - start, w.wide.shape[1]), np.float32)
-        compiled.scores(start, stop, tokens.arrays, w.arrays, w.n_labels, out, 0)
-        ends = tokens.offsets[first : last + 1] - start
+        w, ends = self.chains[d], tokens.offsets[first : last + 1]
+        out, ends = tokens.scores(w, int(ends[0]), int(ends[-1])), ends - ends[0]
         out[ends[:-1]] += w.start
         out[ends[1:] - 1] += w.end
         return out[:, : w.n_labels]
@@ -122,8 +119,7 @@ class FactorialObjective:
         self._ranges = threads.cut(self._lengths, multiple=GROUP, most=SLOTS)
         # Reused by all evaluations: allocating memory costs more than clearing it.
         n = len(self._ranges)
-        self._wide = [np.empty((n, *layer.wide_shape), np.float32) for layer in layout.layers]
-        self._narrow = [np.empty((n, len(layer.narrow_features)), np.float32) for layer in layout.layers]
+        self._gradients = [GradientSums(n, layer, (0,)) for layer in layout.layers]
         self._ends: dict[int, list[Floats]] = {}  # mean field: final marginals of the groups, by first sentence
         self.residual, self.n_unconverged = 0.0, 0
 
@@ -136,8 +132,8 @@ class FactorialObjective:
 
         def work(start: int, stop: int) -> None:
             k = slots[start]
-            for array in (*self._wide, *self._narrow):
-                array[k] = 0
+            for gradient in self._gradients:
+                gradient.clear(k)
             for first in range(start, stop, GROUP):
                 last = min(first + GROUP, stop)
                 self._add(w, first, last, k, sums[k], (loss, residual))
@@ -179,7 +175,7 @@ class FactorialObjective:
             residual = np.zeros((n, w.chains[d].wide.shape[1]), np.float32)
             residual[:, : w.chains[d].n_labels] = unpad(solution.marginals[d], lengths) * token_weight[:, None]
             residual[np.arange(n), y] -= token_weight
-            gradient = FeatureWeights(self._wide[d][slot], self._narrow[d][slot], w.chains[d].arrays.narrow_labels)
+            gradient = self._gradients[d].slot(slot).state
             compiled.scatter(int(start), int(start) + n, residual, 0, tokens.arrays, gradient)
         for (d, e), counts in sums.between.items():
             score += w.tables.log_between[d, e][gold[d], gold[e]]
@@ -192,8 +188,8 @@ class FactorialObjective:
         """Return the gradient as one vector in the order of the layout."""
         gradient = np.empty(self.layout.n_features)
         for d, layer in enumerate(self.layout.layers):
-            wide, narrow = self._wide[d].sum(axis=0), self._narrow[d].sum(axis=0)
-            self.layout.layer(gradient, d)[:] = layer.vector(sums.transitions[d], wide, narrow)
+            _, *features = self._gradients[d].total()
+            self.layout.layer(gradient, d)[:] = layer.vector(sums.transitions[d], *features)
         for pair, counts in sums.between.items():
             self.layout.tie(gradient, pair)[:] = counts
         return gradient

@@ -10,8 +10,9 @@ from numpy.testing import assert_allclose
 from tests.estimators import made
 from trelliswork import CRF, bundled
 from trelliswork.distributions import Beam
-from trelliswork.errors import ApproximationWarning, ConvergenceWarning, ValueRangeError
+from trelliswork.errors import ApproximationWarning, ConvergenceWarning, LimitError, ValueRangeError
 from trelliswork.inference.chain.beam import BeamStatistics
+from trelliswork.machine import limits
 
 TEMPLATE = "U0:%x[0,0]\nU1:%x[-1,0]"
 pytestmark = [
@@ -241,3 +242,17 @@ def test_edge_features_tag_within_a_beam_but_train_exactly():
 def test_convergence_warning():
     with pytest.warns(ConvergenceWarning):
         CRF(TEMPLATE, scheme=None, beam="kl=0.01,min=2", max_iter=2).fit(*toy())
+
+
+def test_marginals_of_order_two_are_those_of_the_posterior():
+    X, y = toy()
+    crf = CRF(TEMPLATE, order=2, l2=0.1, max_iter=15, scheme=None).fit(X, y)
+    for words, rows in zip(X[:5], crf.predict_marginals(X[:5]), strict=True):
+        found = [[row[name] for name in crf.labels_] for row in rows]
+        assert_allclose(found, crf.posterior(words).marginals()[0], atol=1e-12)
+
+
+def test_exact_training_that_needs_too_much_memory_is_refused():
+    X, y = toy(n_labels=6)
+    with limits(gigabytes=1e-3), pytest.raises(LimitError, match=r"exact training with 258 states per token.*kl=0.005"):
+        CRF(TEMPLATE, order=3, scheme=None).fit(X, y)

@@ -19,7 +19,7 @@ from trelliswork.models.crf.beams.objective import BeamObjective
 from trelliswork.models.crf.beams.structure import Structure
 from trelliswork.models.crf.layout import Allowed
 from trelliswork.models.crf.objective import ChainObjective
-from trelliswork.models.crf.tokens import Labeling
+from trelliswork.models.crf.problem import Labeling
 
 CASES = [
     (4, "observed", False, 0), (9, "all_pairs", True, 0), (20, "all_pairs", False, 0), (40, "observed", True, 0),

@@ -20,8 +20,7 @@ from trelliswork.models.crf.beams.training import BeamSearch
 from trelliswork.models.crf.kernels import objective as crf_kernels
 from trelliswork.models.crf.layout import Allowed, FeatureLayout
 from trelliswork.models.crf.objective import ChainObjective
-from trelliswork.models.crf.problem import Problem
-from trelliswork.models.crf.tokens import Labeling, Tokens
+from trelliswork.models.crf.problem import Labeling, Problem, Tokens
 
 CASES = [
     (14, "all_pairs", False, 0), (16, "all_pairs", True, 0), (16, "observed", False, 0), (40, "observed", True, 0),

@@ -10,8 +10,7 @@ from trelliswork.inference.chain.beam import Beam
 from trelliswork.learning.lbfgs import lbfgs
 from trelliswork.models.crf.beams.start import EVERY, FEWEST, ITERATIONS, sampled_start
 from trelliswork.models.crf.objective import ChainObjective
-from trelliswork.models.crf.problem import Problem
-from trelliswork.models.crf.tokens import Labeling
+from trelliswork.models.crf.problem import Labeling, Problem
 
 
 def _repeated(problem: CRFProblem, times: int, length: int) -> Problem:

@@ -32,7 +32,7 @@ class LogChain(NamedTuple):
         counts = np.diff(self.indptr)[states]
         source = np.repeat(np.arange(len(states)), counts)
         entry = np.arange(len(source)) + np.repeat(self.indptr[states] - np.cumsum(counts) + counts, counts)
-        own = 0 if len(self.log_values) == 1 else t if np.isscalar(t) else t[source]
+        own: Any = 0 if len(self.log_values) == 1 else t if np.isscalar(t) else t[source]
         return source, entry, self.log_values[own, entry]
 
 

@@ -31,11 +31,10 @@ from trelliswork.models.crf.kernels import beams, held_beams, objective
 from trelliswork.models.crf.kernels.beams import BeamSentences, ChainScores
 from trelliswork.models.crf.kernels.held_beams import Held, Masses
 from trelliswork.models.crf.kernels.objective import Losses
-from trelliswork.models.crf.layout import Floats
+from trelliswork.models.crf.layout import Floats, Ids
 from trelliswork.models.crf.objective import ChainObjective, GradientSums
-from trelliswork.models.crf.problem import Problem
+from trelliswork.models.crf.problem import Problem, counting
 from trelliswork.models.crf.scoring import Scorer
-from trelliswork.models.crf.tokens import Ids, counting
 from trelliswork.models.crf.weights import ChainWeights, ScoredTokens, SparseWeights, laid_out
 
 MANY = 128  # states; with fewer an exact pass costs little more than one within beams

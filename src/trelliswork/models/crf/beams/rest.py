@@ -26,10 +26,10 @@ from trelliswork.models.crf.beams.choice import all_states, choose, joined
 from trelliswork.models.crf.kernels import beam_rest, objective
 from trelliswork.models.crf.kernels.beam_rest import Pass
 from trelliswork.models.crf.kernels.held_beams import Rest
-from trelliswork.models.crf.layout import Floats
+from trelliswork.models.crf.layout import Floats, Ids
 from trelliswork.models.crf.objective import GradientSums
+from trelliswork.models.crf.problem import counting
 from trelliswork.models.crf.scoring import Scorer
-from trelliswork.models.crf.tokens import Ids, counting
 from trelliswork.models.crf.weights import ChainWeights, ScoredTokens
 
 LEAST_WEIGHT = 1e-20  # of a sentence: results are divided by it

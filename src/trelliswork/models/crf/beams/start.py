@@ -10,15 +10,14 @@ import warnings
 from dataclasses import replace
 
 import numpy as np
-from numpy.typing import NDArray
+from scipy.sparse import csr_matrix
 
 from trelliswork.errors import ConvergenceWarning
 from trelliswork.learning import whole
 from trelliswork.learning.lbfgs import Weights, lbfgs
 from trelliswork.models.crf.beams.objective import BeamObjective
 from trelliswork.models.crf.objective import ChainObjective
-from trelliswork.models.crf.problem import Problem
-from trelliswork.models.crf.tokens import Labeling, counting
+from trelliswork.models.crf.problem import Labeling, Problem, counting
 
 EVERY = 8  # one in EVERY sentences is in the sample
 FEWEST = 30  # sentences of a useful sample
@@ -70,7 +69,7 @@ def counted_start(problem: Problem) -> Weights:
     gold, lengths = problem.labeling.gold.astype(np.int64), np.diff(tokens.offsets)
     by = np.repeat(problem.alpha.astype(np.float64), lengths)
     at = np.flatnonzero(counting(lengths))  # tokens that are not the first of their sentence
-    pairs = whole.summed(_counts(gold[at - 1] * L + gold[at], by[at], L * L))[0].reshape(L, L)
+    pairs = whole.summed(np.bincount(gold[at - 1] * L + gold[at], by[at], L * L).astype(np.float64))[0].reshape(L, L)
     start = np.zeros(layout.n_features)
     expected = PRIOR * (pairs.sum(axis=0) + 0.5) / (pairs.sum() + 0.5 * L)
     start[:n] = np.log1p(pairs / expected).reshape(-1)[layout.transitions]
@@ -78,20 +77,11 @@ def counted_start(problem: Problem) -> Weights:
     event = np.repeat(by, per_token)
     if tokens.values is not None:
         event = event * np.maximum(tokens.values, 0)
-    codes, place = np.unique(tokens.ids * np.int64(L) + np.repeat(gold, per_token), return_inverse=True)
-    together = _counts(place, event, len(codes))
-    often = whole.summed(_counts(tokens.ids, event, layout.n_attributes))[0] / max(whole.total(by.sum()), 1e-300)
-    features = layout.attributes * np.int64(L) + layout.labels
-    where = np.minimum(np.searchsorted(features, codes), max(len(features) - 1, 0))
-    known = features[where] == codes if len(features) else np.zeros(len(codes), bool)
-    count = np.zeros(len(features))
-    count[where[known]] = together[known]
+    rows = csr_matrix((event, tokens.ids, tokens.token_ptr), (len(gold), layout.n_attributes))
+    together = rows.T @ csr_matrix((np.ones(len(gold)), gold, np.arange(len(gold) + 1)), (len(gold), L))
+    count = np.asarray(together[layout.attributes, layout.labels], np.float64).reshape(-1)
+    often = whole.summed(np.asarray(rows.sum(axis=0)).reshape(-1))[0] / max(whole.total(by.sum()), 1e-300)
     ratio = whole.summed(count)[0] / (PRIOR * np.maximum(often[layout.attributes], 1e-300))
     mean = whole.total(per_token.sum()) / max(1.0, whole.total(len(per_token)))
-    start[n : n + len(features)] = np.log1p(ratio) / max(1.0, mean)
+    start[n : n + len(ratio)] = np.log1p(ratio) / max(1.0, mean)
     return whole.of_first(lambda: {"start": start})["start"]  # the last bits of logarithms may differ
-
-
-def _counts(numbers: NDArray[np.integer], weights: NDArray[np.floating], n: int) -> NDArray[np.float64]:
-    """Return the sum of the weights of each number below n; NumPy returns integers if there are none."""
-    return np.bincount(numbers, weights, minlength=n).astype(np.float64, copy=False)
