@@ -18,10 +18,10 @@ from numpy.typing import NDArray
 
 from trelliswork.compute import threads
 from trelliswork.errors import ImpossibleError, ShapeError, ValueRangeError
+from trelliswork.inference import chain
 from trelliswork.inference.chain.beam import Beam, BeamSets, BeamStatistics, joined
 from trelliswork.inference.chain.beam.log_space import log_chain, within
 from trelliswork.inference.chain.beam.passes import NO_SETS, members
-from trelliswork.inference.chain.potentials import LIMIT
 from trelliswork.learning import whole
 from trelliswork.learning.evaluation import SharedEvaluation
 from trelliswork.models.crf.beams.choice import choose_all, union
@@ -37,6 +37,8 @@ from trelliswork.models.crf.problem import Problem, counting
 from trelliswork.models.crf.scoring import Scorer
 from trelliswork.models.crf.weights import ChainWeights, ScoredTokens, SparseWeights, laid_out
 
+# The largest beta / c of a safe sentence: a state that underflows then has less than 1e-8 of the probability.
+LIMIT = np.float32(1e30)
 MANY = 128  # states; with fewer an exact pass costs little more than one within beams
 
 
@@ -191,7 +193,6 @@ class BeamObjective:
     def _evaluate(self, weights: Floats) -> float:
         """Fill the gradients; return the loss without penalty."""
         w = self._weights(weights)
-        limit = np.float32(LIMIT[np.dtype(np.float32)])
         held = Held(self.sets, self._rest, self._factors)
         losses = Losses(np.zeros(len(self._alpha)), np.ones(len(self._alpha), bool))
         slot = {start: k for k, (start, _) in enumerate(self._ranges)}
@@ -206,10 +207,10 @@ class BeamObjective:
             if start == stop:  # no sentences
                 return
             if isinstance(w, SparseWeights):
-                beams.sparse(start, stop, sentences, tokens, w.entry_scores, self.sets, limit, gradient, losses)
+                beams.sparse(start, stop, sentences, tokens, w.entry_scores, self.sets, LIMIT, gradient, losses)
             else:
                 scores = ChainScores(w.arrays, w.labels, w.transitions.matrix, w.transitions.log_shift)
-                held_beams.loss_gradient(start, stop, sentences, tokens, scores, held, limit, gradient, masses, losses)
+                held_beams.loss_gradient(start, stop, sentences, tokens, scores, held, LIMIT, gradient, masses, losses)
 
         threads.run(work, self._ranges)
         for n in np.flatnonzero(~losses.safe).tolist():
@@ -229,16 +230,26 @@ class BeamObjective:
         return own if self.structure is None else np.concatenate([self.structure.gather(counts), own])
 
     def _in_log_space(self, n: int, w: ChainWeights) -> float:
-        """Return the loss of a sentence that underflows; add its gradient to the first sums."""
+        """Return the loss of a sentence that underflows; add its gradient to the first sums.
+
+        With a rest it is that of all states, for which the rest stands.
+        """
         offsets, weight = self._tokens.offsets[n : n + 2], float(self._alpha[n])
         start, stop = map(int, offsets)
         gold, entry, steps = self._gold[start:stop], self._entry[start + 1 : stop], np.arange(stop - start)
         scores, gradient = self._tokens.scores(w, start, stop), self._gradient.slot(0)
-        counts, one = gradient.counts.reshape(-1), log_chain(w.chains(scores, offsets), 0)
+        counts, p = gradient.counts.reshape(-1), w.chains(scores, offsets)
+        one = log_chain(p, 0)
         score = float(one.log_unary[steps, gold].sum() + one.log_values[0, entry].sum())
         if not score > -np.inf:
             raise ImpossibleError(f"sentence {self._numbers[n]}: its labels are impossible under the scheme.")
-        log_z, marginals = within(one, weight, members(self.sets, start, stop, self.n_states), counts)
+        if isinstance(p, chain.Potentials) and len(self._rest.stay):
+            found: Any
+            (log_z,), found = chain.expectations(p, counts=True)
+            marginals = weight * found.marginals[0]
+            counts += weight * found.counts.reshape(-1)
+        else:
+            log_z, marginals = within(one, weight, members(self.sets, start, stop, self.n_states), counts)
         residual = np.zeros_like(scores)
         np.add.at(residual.T, self._emits, marginals.T.astype(np.float32))
         residual[steps, self._emits[gold]] -= weight
