@@ -10,7 +10,6 @@ import warnings
 from dataclasses import replace
 
 import numpy as np
-from scipy.sparse import csr_matrix
 
 from trelliswork.errors import ConvergenceWarning
 from trelliswork.learning import whole
@@ -64,6 +63,8 @@ def counted_start(problem: Problem) -> Weights:
     per token: the ratio of the probabilities of a smoothed hidden Markov model to those of unseen events. Counts are
     those of all ranks.
     """
+    from scipy.sparse import csr_matrix  # taggers do without, but for this
+
     tokens, layout = problem.tokens, problem.layout
     L, n = layout.n_labels, len(layout.transitions)
     gold, lengths = problem.labeling.gold.astype(np.int64), np.diff(tokens.offsets)
