@@ -6,8 +6,7 @@ import pytest
 from trelliswork.features.attributes import Attributes
 from trelliswork.models.crf.layout import FeatureLayout
 from trelliswork.models.crf.problem import Tokens
-from trelliswork.models.crf.scoring import Scorer
-from trelliswork.models.crf.weights import ChainWeights, ScoredTokens
+from trelliswork.models.crf.weights import ChainWeights, ScoredTokens, Scorer
 
 
 @pytest.mark.parametrize("with_values", [False, True])

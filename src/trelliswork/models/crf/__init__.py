@@ -23,13 +23,11 @@ from trelliswork.learning.report import Callback, FitReport
 from trelliswork.models.base import Arrays, Description, Table, check_label, watch_for
 from trelliswork.models.calibration import observed, temperature_of_sequences
 from trelliswork.models.crf.data import in_scheme, label_vocabulary, label_weight_array, prepare, satisfying
-from trelliswork.models.crf.learned import Learned
+from trelliswork.models.crf.learned import Learned, transfer
 from trelliswork.models.crf.online import OnlineState
 from trelliswork.models.crf.problem import Problem
-from trelliswork.models.crf.scoring import Scorer
-from trelliswork.models.crf.start import transfer
 from trelliswork.models.crf.training import Algorithm, Settings, learn, one_pass, tagging_development, training_beam
-from trelliswork.models.crf.weights import ChainWeights
+from trelliswork.models.crf.weights import ChainWeights, Scorer
 from trelliswork.models.entrance import COLUMNS
 from trelliswork.models.evidence import Labels, ruled_out
 from trelliswork.models.parameters import (

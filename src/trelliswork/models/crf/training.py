@@ -26,7 +26,7 @@ from trelliswork.models.crf.learned import Learned
 from trelliswork.models.crf.objective import ChainObjective
 from trelliswork.models.crf.online import OnlineChain, OnlineState
 from trelliswork.models.crf.problem import Problem
-from trelliswork.models.crf.scoring import Scorer
+from trelliswork.models.crf.weights import Scorer
 
 Weights = NDArray[np.float64]
 Algorithm = Literal["lbfgs", "sgd", "perceptron"]

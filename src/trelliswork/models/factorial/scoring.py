@@ -14,8 +14,7 @@ from trelliswork.inference.chain.product import Pairs
 from trelliswork.inference.factorial import FactorialPotentials
 from trelliswork.models.crf.layout import Allowed
 from trelliswork.models.crf.problem import Tokens
-from trelliswork.models.crf.scoring import BATCH_TOKENS
-from trelliswork.models.crf.weights import ScoredTokens, check_overflow
+from trelliswork.models.crf.weights import BATCH_TOKENS, ScoredTokens, check_overflow
 from trelliswork.models.factorial.objective import FactorialLayout, FactorialWeights
 
 if TYPE_CHECKING:

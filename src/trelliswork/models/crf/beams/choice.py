@@ -14,8 +14,7 @@ from trelliswork.inference.chain.beam.kernels import select
 from trelliswork.inference.chain.beam.kernels.select import BeamRows
 from trelliswork.inference.chain.potentials import whole_vectors
 from trelliswork.models.crf.layout import Floats
-from trelliswork.models.crf.scoring import Scorer
-from trelliswork.models.crf.weights import ChainWeights
+from trelliswork.models.crf.weights import ChainWeights, Scorer
 
 Chosen = tuple[BeamSets, NDArray[np.float64]]  # sets, and the share of each token's probability that they keep
 

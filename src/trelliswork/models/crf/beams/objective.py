@@ -34,8 +34,7 @@ from trelliswork.models.crf.kernels.objective import Losses
 from trelliswork.models.crf.layout import Floats, Ids
 from trelliswork.models.crf.objective import ChainObjective, GradientSums
 from trelliswork.models.crf.problem import Problem, counting
-from trelliswork.models.crf.scoring import Scorer
-from trelliswork.models.crf.weights import ChainWeights, ScoredTokens, SparseWeights, laid_out
+from trelliswork.models.crf.weights import ChainWeights, ScoredTokens, Scorer, SparseWeights, laid_out
 
 # The largest beta / c of a safe sentence: a state that underflows then has less than 1e-8 of the probability.
 LIMIT = np.float32(1e30)

@@ -29,8 +29,7 @@ from trelliswork.models.crf.kernels.held_beams import Rest
 from trelliswork.models.crf.layout import Floats, Ids
 from trelliswork.models.crf.objective import GradientSums
 from trelliswork.models.crf.problem import counting
-from trelliswork.models.crf.scoring import Scorer
-from trelliswork.models.crf.weights import ChainWeights, ScoredTokens
+from trelliswork.models.crf.weights import ChainWeights, ScoredTokens, Scorer
 
 LEAST_WEIGHT = 1e-20  # of a sentence: results are divided by it
 NO_REST = Rest(*(np.empty(0, np.float32) for _ in Rest._fields))
