@@ -8,6 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
+from numpy.typing import NDArray
 
 from experiments.machine import peak_memory, restart_peak_memory
 from experiments.tables import Curve, Say, Table
@@ -153,6 +155,17 @@ def _point(step: Step, n_tokens: int) -> tuple[float, float, float]:
     return step.seconds, step.n_tokens / n_tokens, float(np.exp(-(step.dev or np.nan)))
 
 
+def singular_values(lm: HMMLanguageModel) -> NDArray[np.float64]:
+    """Return the singular values of the transition matrix, largest first: R for low rank, else S."""
+    transition = lm._computed().transition
+    if isinstance(transition, lowrank.LowRank):
+        assert transition.log_scale is not None
+        factors = transition.left[0].double() * transition.log_scale[0].double().exp()[:, None], transition.right[0]
+        inner = [torch.linalg.qr(part.double())[1] for part in factors]
+        return torch.linalg.svdvals(inner[0] @ inner[1].T).numpy()
+    return np.linalg.svd(lm.transitions().astype(np.float64), compute_uv=False)
+
+
 def _one(table: Table, size: Size, lm: HMMLanguageModel, test: Words) -> None:
     """Add the row, the curve and the figures of one model."""
     resident = peak_memory()  # before the dense matrices below
@@ -162,7 +175,7 @@ def _one(table: Table, size: Size, lm: HMMLanguageModel, test: Words) -> None:
     per_epoch = seconds / epochs
     if len(points) > 1:  # the time before the first validation includes the initialization
         per_epoch = (seconds - points[0][0]) / (epochs - points[0][1])
-    spectrum = lm._spectrum()
+    spectrum = singular_values(lm)
     rank, large = (int((spectrum > least).sum()) for least in (1e-5, 1e-2))
     apart = same_as_dense(lm, test[:50]) if size.rank and size.states <= 4096 else None
     peak = None if resident is None else resident / 2**20

@@ -134,8 +134,9 @@ def check_input(model: Any, method: str, given: dict[str, Any]) -> None:
     """Check the sentences, and of a tagger the labels and the evidence, among the arguments of a method."""
     parser, tagger = hasattr(type(model), "constituents"), hasattr(type(model), "predict_spans")
     if not parser and not tagger:  # a language model, which also reads files and streams
-        if given["X"] is None or (type(given["X"]) is list and not any(isinstance(x, NAMES) for x in given["X"][:1])):
-            check_sentences(given["X"], (str,) if method == "fit" else model._tokens)
+        for name, X in (("X", given["X"]), ("dev", given.get("dev", ()))):
+            if (X is None and name == "X") or (type(X) is list and not any(isinstance(x, NAMES) for x in X[:1])):
+                check_sentences(X, (str,) if method == "fit" else model._tokens, name=name)
         return
     features = getattr(model, "features", "")  # of a function or of ready attributes: it decides about tokens
     tokens = () if features is None or callable(features) else model._tokens

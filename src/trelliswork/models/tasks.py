@@ -6,15 +6,17 @@ task has the methods below with the same signatures and return types (``tests/mo
 
 import math
 from abc import abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
+from trelliswork.compute.checks import check_count
 from trelliswork.compute.padding import unpad
 from trelliswork.data.corpus import Column
+from trelliswork.data.ids import Source, TextIds, read_ids
 from trelliswork.data.schemes import detect_scheme
 from trelliswork.data.vocabulary import END, START, UNKNOWN, Vocabulary
 from trelliswork.errors import DataError, ShapeError, ValueRangeError, extras_for
@@ -410,6 +412,53 @@ class LanguageModel(Estimator):
         return [self._words.id(word) for word in left_out if word is not None and word in self._words]
 
 
+class Conditional(LanguageModel):
+    """A language model of whole sentences that knows p(word | all other words); id 0 is the edge of sentences."""
+
+    _sums_blanks: ClassVar[bool] = False
+
+    @abstractmethod
+    def _blank(self, ids: NDArray[np.int64], t: int) -> NDArray[np.float64]:
+        """Return p(word at t | other words) of all ids (C,), zero for those that are not words."""
+
+    def _ids(self, X: Source) -> TextIds:
+        """Return sentences as ids, empty sentences included."""
+        self._check_fitted()
+        return read_ids(X, vocabulary=self._words, keep_empty=True)
+
+    def fill(self, sentence: str | Sequence[str | None], n: int = 10, *, unknown: bool = False) -> list[Ranked]:
+        """Return the n most probable words for each blank (``None``, or ``___`` in a string), given all other words.
+
+        Exact for one blank. With several blanks an estimate: they are filled by coordinate ascent, and each list is
+        given the best words of the others. ``<unk>`` is one of the words if ``unknown``; probabilities are those of the
+        model in either case.
+        """
+        self._check_fitted()
+        check_count("n", n)
+        words = blanks(sentence)
+        where = [t for t, word in enumerate(words) if word is None]
+        ids = self._ids([[self._words[1] if word is None else word for word in words]]).ids  # any word for blanks
+        left_out = self._left_out(unknown)
+        if len(where) > 1:
+            ids[where] = -1
+            for t in where:
+                ids[t] = self._best_word(ids[: t + 1], t, left_out)
+            for _ in range(10):
+                before = ids.copy()
+                for t in where:
+                    ids[t] = self._best_word(ids, t, left_out)
+                if (ids == before).all():
+                    break
+        ranked = (best_words(self._words.items, self._blank(ids, t), n, left_out) for t in where)
+        return [[(word, p) for word, p in row if p > 0] for row in ranked]
+
+    def _best_word(self, ids: NDArray[np.int64], t: int, left_out: frozenset[str | None]) -> int:
+        p = self._blank(ids, t)
+        words = p.copy()
+        words[self._ids_of(left_out)] = 0.0
+        return int(np.argmax(words if words.any() else p))  # a vocabulary may have no other words
+
+
 class NextWord(LanguageModel):
     """A language model that predicts from left to right."""
 
@@ -514,36 +563,3 @@ def blanks(sentence: str | Sequence[str | None]) -> list[str | None]:
     if None not in words:
         raise ShapeError(f"the sentence has no blank: put {BLANK} (in a list: None) where a word is missing.")
     return words
-
-
-def fill_blanks(
-    ids: NDArray[np.int64],
-    where: Sequence[int],
-    distribution: Callable[[NDArray[np.int64], int], NDArray[np.float64]],
-    left_out: Sequence[int],
-) -> list[NDArray[np.float64]]:
-    """Return p(word) of each blank given all other words, for models that condition on whole sentences.
-
-    ``ids`` (T,) are changed in place at the blanks, ``where``. ``distribution(ids, t)`` returns p(word at t | all other
-    words), zero for ids that are not words. Several blanks are filled by coordinate ascent first; then each is
-    conditioned on the best words of the others, which are never the ids ``left_out``.
-    """
-
-    def best(ids: NDArray[np.int64], t: int) -> int:
-        p = distribution(ids, t)
-        words = p.copy()
-        words[left_out] = 0.0
-        return int(np.argmax(words if words.any() else p))  # a vocabulary may have no other words
-
-    if len(where) > 1:
-        for t in where:
-            ids[t] = -1
-        for t in where:
-            ids[t] = best(ids[: t + 1], t)
-        for _ in range(10):
-            before = ids.copy()
-            for t in where:
-                ids[t] = best(ids, t)
-            if (ids == before).all():
-                break
-    return [distribution(ids, t) for t in where]

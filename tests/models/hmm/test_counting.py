@@ -11,7 +11,7 @@ from numpy.testing import assert_allclose
 
 from trelliswork.errors import ValueRangeError
 from trelliswork.models.hmm.counting import count_ngrams
-from trelliswork.models.hmm.decoding import HigherOrder
+from trelliswork.models.hmm.decoding import StateChain
 
 
 @st.composite
@@ -103,7 +103,7 @@ def test_ngrams_are_a_distribution_over_sequences_of_any_length():
     labels, offsets = flat([[0, 1], [1, 2, 0], [], [2, 1], [0]])
     log_trigram = count_ngrams(labels, offsets, 3, 2)
     ends = np.concatenate([[0], np.cumsum(np.arange(1, 200))])
-    empty, rest = log_trigram[3, 3, 3], HigherOrder(log_trigram, None).log_evidence(np.zeros((ends[-1], 3)), ends)
+    empty, rest = log_trigram[3, 3, 3], StateChain(log_trigram, None).log_evidence(np.zeros((ends[-1], 3)), ends)
     assert_allclose(np.exp(empty) + np.exp(rest).sum(), 1, rtol=1e-6)
 
 

@@ -12,7 +12,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 from trelliswork.compute import threads
 from trelliswork.errors import ImpossibleError
 from trelliswork.inference.chain import chain_potentials, expectations
-from trelliswork.models.hmm.decoding import HigherOrder
+from trelliswork.models.hmm.decoding import StateChain
 
 
 class Sentences(NamedTuple):
@@ -40,7 +40,7 @@ def sentences(draw, possible: bool = False) -> Sentences:
 
 def chain_of(case):
     """Return the chain of some sentences, without the end of an empty sentence."""
-    return HigherOrder(case.log_trigram, None)
+    return StateChain(case.log_trigram, None)
 
 
 def enumerate_paths(log_emission, log_trigram):
@@ -95,10 +95,10 @@ def test_viterbi_returns_a_best_path_or_raises(case):
 
 def test_impossible_sentences_have_no_evidence_and_no_marginals():
     log_emission = np.array([[0.0, 0.0], [-np.inf, -np.inf], [0.0, 0.0], [-1.0, -np.inf]])
-    evidence, marginals = HigherOrder(np.zeros((3, 3, 3)), None).marginals(log_emission, np.array([0, 3, 4]))
+    evidence, marginals = StateChain(np.zeros((3, 3, 3)), None).marginals(log_emission, np.array([0, 3, 4]))
     assert_array_equal(evidence, [-np.inf, -1])
     assert_array_equal(marginals, [[0, 0], [0, 0], [0, 0], [1, 0]])
-    nothing = HigherOrder(np.full((2, 2, 2), -np.inf), None)
+    nothing = StateChain(np.full((2, 2, 2), -np.inf), None)
     assert_array_equal(nothing.log_evidence(np.zeros((1, 1)), np.array([0, 1])), [-np.inf])
 
 
@@ -116,7 +116,7 @@ def test_trigrams_that_ignore_the_first_label_match_the_first_order():
     log_unary[0] += log_start
     log_unary[-1] += log_end
     log_z, want = expectations(chain_potentials(log_unary[None], log_pairwise))
-    evidence, marginals = HigherOrder(log_trigram, None).marginals(log_emission, np.array([0, T]))
+    evidence, marginals = StateChain(log_trigram, None).marginals(log_emission, np.array([0, T]))
     assert_allclose(evidence, log_z, rtol=1e-10)
     assert_allclose(marginals, want.marginals[0], atol=1e-10)
 
@@ -128,7 +128,7 @@ def test_results_do_not_depend_on_the_number_of_threads():
     log_emission[rng.random(log_emission.shape) < 0.3] = -np.inf
     log_emission[:, 0] = 0
     offsets, log_trigram = np.concatenate([[0], np.cumsum(lengths)]), rng.normal(size=(13, 13, 13))
-    states, results = HigherOrder(log_trigram, None), []
+    states, results = StateChain(log_trigram, None), []
     for n in (1, 3):
         with threads.num_threads(n):
             results.append([*states.marginals(log_emission, offsets), states.viterbi(log_emission, offsets)])

@@ -27,7 +27,7 @@ def listed(model, most=4):
 
 def test_probabilities_by_enumeration(lm, monkeypatch):  # noqa: F811
     model = doubled(lm, monkeypatch)
-    monkeypatch.setattr(model, "_speaker", None)
+    monkeypatch.setattr(model, "_spoken", None)
     sentences = listed(model)
     p, good = np.exp(model.log_prob(sentences)), np.array(list(map(accepts(PHRASES, model), sentences)))
     assert good.any()

@@ -3,7 +3,6 @@
 import tracemalloc
 
 import numpy as np
-import pytest
 import torch
 from numpy.testing import assert_allclose
 from scipy import sparse
@@ -136,22 +135,20 @@ def test_sharing_features_never_lowers_the_likelihood(monkeypatch):
     assert (np.diff(found) > 0).all()
 
 
-@pytest.mark.parametrize("backing", [0.0, 3.0])
-@pytest.mark.parametrize("dense", [False, True])
-def test_emissions_are_taught_by_the_right_gradient(backing, dense):
-    _, counts = random_counts()
-    table = counts.emission.toarray() if dense else counts.emission
-    backed = hmm_lm_start._Backed(table, backing)
-    full = torch.from_numpy(backed.dense())
-    assert_allclose(full.sum(dim=0), counts.emission.toarray().sum(axis=0) + backing, rtol=1e-5)
-    generator = torch.Generator().manual_seed(0)
-    given = [torch.randn(size, generator=generator, requires_grad=True) for size in ((7, 4), (5, 4), (5,))]
-    hidden, weight, bias = given
-    found = hmm_lm_start._Emitted.apply(hidden, weight, bias, backed)
-    want = (full * torch.log_softmax(weight @ hidden.T + bias[:, None], dim=0)).sum()
-    assert_allclose(found.detach(), want.detach(), rtol=1e-5)
-    for one, other in zip(torch.autograd.grad(2 * found, given), torch.autograd.grad(2 * want, given), strict=True):
-        assert_allclose(one, other, rtol=1e-4, atol=1e-4)
+def test_emissions_are_taught_a_part_of_the_states_at_a_time(monkeypatch):
+    network, counts = (
+        StateNetwork(NetworkShape(7, 5, 4, 3)),
+        torch.rand(5, 7, generator=torch.Generator().manual_seed(0)),
+    )
+    found = []
+    for size in (3, 7):
+        monkeypatch.setattr(hmm_lm_start, "STATES", size)
+        value = hmm_lm_start._emitted(network, counts)
+        output = network.word_output
+        found.append([value, *torch.autograd.grad(value, [network.word_embedding, output.weight, output.bias])])
+    assert_allclose(found[0][0].detach(), (counts * network.log_emission()).sum().detach(), rtol=1e-5)
+    for one, other in zip(*found, strict=True):
+        assert_allclose(one.detach(), other.detach(), rtol=1e-4, atol=1e-5)
 
 
 def test_a_network_is_taught_counts():

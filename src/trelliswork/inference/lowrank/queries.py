@@ -70,20 +70,6 @@ class Messages:
         """Return p(next state | evidence) (C, k)."""
         return moved(self.transition, self.alpha[-1], self.evidence[-1].blocks, np.arange(n_blocks))
 
-    def sample(self, rng: np.random.Generator) -> list[int]:
-        """Draw the states of all positions from p(states | evidence), from the last to the first."""
-        states: list[int] = []
-        for t in range(len(self.evidence) - 1, -1, -1):
-            blocks, odds = self.evidence[t].blocks, self.alpha[t]
-            k = odds.shape[1]
-            if states:
-                after = torch.zeros(1, k, dtype=odds.dtype)
-                after[0, states[0] % k] = 1
-                odds = odds * moved(self.transition, after, blocks, np.array([states[0] // k]), back=True)
-            at = draw(odds.numpy().ravel(), rng)
-            states.insert(0, int(blocks[at // k]) * k + at % k)
-        return states
-
 
 def moved(transition: Blocks | Transition, rows: Tensor, before: Ints, after: Ints, *, back: bool = False) -> Tensor:
     """Return the states (n', k) of blocks ``after`` from those of ``before``, rows (n, k); with ``back`` messages.

@@ -13,7 +13,7 @@ from trelliswork.errors import DataError, NotFittedError, ValueRangeError
 from trelliswork.learning.report import FitReport
 from trelliswork.models.hmm import HMM
 from trelliswork.models.hmm.data import unnamed_states
-from trelliswork.models.hmm.decoding import first_order
+from trelliswork.models.hmm.decoding import state_chain
 from trelliswork.models.hmm.emissions import TableEmissions
 from trelliswork.models.hmm.training import Learned
 
@@ -51,7 +51,7 @@ def converted_hmm(source: Any, *, words: Sequence[Any] | None, labels: Sequence[
             log_bigram[:S, S] = np.log(end / totals)
         log_emission = np.log(emission)
     model = HMM(S, end=end is not None, unknown="symbol")
-    chain = first_order(log_bigram, end=end is not None)
+    chain = state_chain(log_bigram, None, end=end is not None)
     report = FitReport(True, f"converted from {tool}", float("nan"))
     return model._set(Learned(Vocabulary(names), chain, TableEmissions(symbols, log_emission, None), True, report))
 

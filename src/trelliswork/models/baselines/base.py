@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,14 +15,14 @@ from trelliswork.data.vocabulary import END, Vocabulary
 from trelliswork.errors import ValueRangeError
 from trelliswork.learning import whole
 from trelliswork.models.base import Description
-from trelliswork.models.tasks import Incremental, Ranked, best_words, blanks, fill_blanks
+from trelliswork.models.tasks import Conditional, Incremental, Ranked, best_words
 
 Tokens = NDArray[np.int64]
 State = tuple[int, ...]
 FILL_TOKENS = 1 << 20  # tokens that are scored at once to fill a blank
 
 
-class LeftToRight(Incremental):
+class LeftToRight(Conditional, Incremental):
     """A language model that predicts each word from those before it, and the end of the sentence (event 0).
 
     Attributes
@@ -30,9 +30,6 @@ class LeftToRight(Incremental):
     vocabulary_ : tuple of str
         Id 0 is ``<s>``: as a context the start of a sentence, as an event its end.
     """
-
-    _words: Vocabulary
-    _sums_blanks: ClassVar[bool] = False
 
     @property
     def _reach(self) -> int:
@@ -69,7 +66,7 @@ class LeftToRight(Incremental):
         ``<unk>`` is one of them if ``unknown``; probabilities are those of the model in either case (see ``fill``).
         """
         check_count("n", n)
-        return best_words(self._names(), self.next_distribution(words), n, self._left_out(unknown))
+        return best_words([END, *self._words.items[1:]], self.next_distribution(words), n, self._left_out(unknown))
 
     def next_distribution(self, words: Sequence[str]) -> NDArray[np.float64]:
         """Return p(word | start of a sentence) for all words of the vocabulary (C,); entry 0 is the end."""
@@ -115,23 +112,6 @@ class LeftToRight(Incremental):
             sentences.append(self._words.strings(ids[1:]))
         return sentences
 
-    def fill(self, sentence: str | Sequence[str | None], n: int = 10, *, unknown: bool = False) -> list[Ranked]:
-        """Return the n most probable words for each blank (``None``, or ``___`` in a string), given both sides.
-
-        Exact for one blank: the sentences with each word are scored. With several blanks an estimate: each list is
-        given the best words of the others. ``<unk>`` is one of the words if ``unknown``; probabilities are those of the
-        model in either case.
-        """
-        self._check_fitted()
-        check_count("n", n)
-        words = blanks(sentence)
-        where = [t for t, word in enumerate(words) if word is None]
-        ids = self._ids([[self._words[1] if word is None else word for word in words]]).ids  # any word for blanks
-        left_out = self._left_out(unknown)
-        distributions = fill_blanks(ids, where, self._blank, self._ids_of(left_out))
-        ranked = (best_words(self._names(), p, n, left_out) for p in distributions)
-        return [[(word, p) for word, p in row if p > 0] for row in ranked]
-
     def describe(self, n: int = 20, label: str | None = None) -> Description:
         """Return the shape of the model."""
         self._check_fitted()
@@ -154,9 +134,6 @@ class LeftToRight(Incremental):
         log_p[0] = -np.inf  # the sentence edge is not a word
         p = np.exp(log_p - log_p.max())
         return p / p.sum()
-
-    def _names(self) -> list[str]:
-        return [END, *self._words.items[1:]]
 
     def _evidence(self, X: Source) -> tuple[NDArray[np.float64], int]:
         text = self._ids(X)
@@ -182,11 +159,6 @@ class LeftToRight(Incremental):
 
     def _description(self) -> Description:
         raise AssertionError("each model describes itself")
-
-    def _ids(self, X: Source) -> TextIds:
-        """Return sentences as ids, empty sentences included."""
-        self._check_fitted()
-        return read_ids(X, vocabulary=self._words, keep_empty=True)
 
 
 def read_training(

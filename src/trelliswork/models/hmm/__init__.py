@@ -20,10 +20,10 @@ from trelliswork.learning.watch import Development
 from trelliswork.models.base import Arrays, Description, Table, check_label
 from trelliswork.models.entrance import SYMBOLS
 from trelliswork.models.hmm.data import Sentences, States, Token, fill_states, read_sentences
-from trelliswork.models.hmm.decoding import StateChain, chain_from_arrays, choose, state_beam
+from trelliswork.models.hmm.decoding import StateChain, chain_from_table, state_beam
 from trelliswork.models.hmm.em import Algorithm
 from trelliswork.models.hmm.emissions import Emissions, emissions_from_state
-from trelliswork.models.hmm.steering import StateSpeaker, Steering, steered
+from trelliswork.models.hmm.steering import Speaking, StateSpeaker, Steering
 from trelliswork.models.hmm.tagging import ChainTagger
 from trelliswork.models.hmm.training import Learned, Stream, Unknown, learn
 from trelliswork.models.parameters import (
@@ -40,7 +40,7 @@ from trelliswork.models.parameters import (
     option,
     parse_beam,
 )
-from trelliswork.models.tasks import LanguageModel, NextWord, Tagger, best_words, blanks
+from trelliswork.models.tasks import LanguageModel, Tagger, best_words, blanks
 from trelliswork.rules import Rule
 
 Path = str | os.PathLike[str]
@@ -52,7 +52,7 @@ def _prior(text: str) -> Any:
 
 
 @estimator
-class HMM(ChainTagger, NextWord):
+class HMM(ChainTagger, Speaking):
     """A tagger and language model: each state depends on the preceding ones, each word on its state.
 
     One ``fit`` takes sentences whose states are all known (a tagger, estimated by counting), all unknown (induced by
@@ -81,8 +81,7 @@ class HMM(ChainTagger, NextWord):
     _induced: bool = later()
     _any_chain: Any = later()  # with the beam that was set when it was last used
     _emissions: Emissions = later()
-    _speaker: StateSpeaker | None = later(None)
-    _steering: Steering | None = later(None)  # of the last rules about words
+    _spoken: StateSpeaker | None = later(None)
     _stream: Stream | None = later(None)  # of partial_fit
 
     n_states: Annotated[
@@ -233,17 +232,6 @@ class HMM(ChainTagger, NextWord):
             return LanguageModel.score(self, X)
         return Tagger.score(self, X, fill_states(read_sentences(X), y))
 
-    def log_evidence(self, rules: Rule | str) -> float:
-        """Return the log-probability that a random sentence satisfies rules about words, see `trelliswork.rules`.
-
-        Examples
-        --------
-        >>> hmm = HMM(unknown="symbol").fit([["the", "dog"], ["a", "dog", "runs"]], [["D", "N"], ["D", "N", "V"]])
-        >>> round(hmm.log_evidence('Pattern(".* dog runs")'), 2)
-        -1.04
-        """
-        return self._steered(rules).log_evidence()
-
     def predict_next(
         self, words: Sequence[Token], n: int = 10, *, unknown: bool = False, rules: Rule | str | None = None
     ) -> list[tuple[Any, float]]:
@@ -258,14 +246,14 @@ class HMM(ChainTagger, NextWord):
         rows = np.empty((0, len(self._labels)))
         if len(words):
             rows = self._emissions.rows(words, np.array([0, len(words)]))
+        now, speaker = self._chain.now(rows), self._speaker
+        before = None if now is None else np.append(now, 0.0)
         if rules is None:
-            states, end = self._chain.following(rows)
-            p = states @ np.exp(self._emissions.table())
+            every = speaker.spoken(speaker.start if before is None else speaker.after(before))
         else:
-            ids, now = {word: k for k, word in enumerate(self._emissions.words)}, self._chain.now(rows)
-            known = [ids.get(word, ids.get(UNKNOWN, -1)) for word in words]
-            every = self._steered(rules).following(None if now is None else np.append(now, 0.0), known)
-            p, end = every[:-1], float(every[-1])
+            ids = {word: k for k, word in enumerate(self._emissions.words)}
+            every = self._steered(rules).following(before, [ids.get(word, ids.get(UNKNOWN, -1)) for word in words])
+        p, end = every[:-1], float(every[-1])
         ends = [(END, end)] if self._chain.has_end else []
         ranked = [*self._ranked(p, n, unknown), *ends]
         return sorted(ranked, key=lambda pair: -pair[1])[:n]
@@ -288,42 +276,23 @@ class HMM(ChainTagger, NextWord):
         _, marginals = self._chain.marginals(rows, offsets)
         return [self._ranked(p, n, unknown) for p in marginals[at] @ np.exp(self._emissions.table())]
 
-    def sample(
-        self, n: int = 1, *, seed: int | None = None, max_length: int = 200, rules: Rule | str | None = None
-    ) -> list[list[Any]]:
-        """Return n random sentences; with ``rules`` about words, sentences that satisfy them, however long."""
-        return [words for words, _ in self.sample_with_states(n, seed=seed, max_length=max_length, rules=rules)]
+    @property
+    def _speaker(self) -> StateSpeaker:
+        chain = self._chain
+        if self._spoken is None or self._spoken.chain is not chain:
+            names = [str(word) for word in self._emissions.words]
+            self._spoken = StateSpeaker(chain, np.exp(self._emissions.table()), names)
+        return self._spoken
 
-    def sample_with_states(
-        self, n: int = 1, *, seed: int | None = None, max_length: int = 200, rules: Rule | str | None = None
-    ) -> list[tuple[list[Any], list[str]]]:
-        """Return the words and states of n random sentences; ``rules`` as for ``sample``."""
-        self._check_fitted()
-        check_count("n", n)
-        check_count("max_length", max_length)
-        rng = np.random.default_rng(seed)
-        if rules is not None:
-            steered, names, label = self._steered(rules), self._emissions.words, self._chain.contexts.label
-            pairs = (steered.draw(rng) for _ in range(n))
-            return [([names[w] for w in words], self._labels.strings(label[path])) for words, path in pairs]
-        words, cumulated = self._emissions.words, np.cumsum(np.exp(self._emissions.table()), axis=1)
-        sentences = []
-        for _ in range(n):
-            states = self._chain.draw(rng, max_length)
-            drawn = [words[choose(rng, cumulated[state])] for state in states]
-            sentences.append((drawn, self._labels.strings(states)))
-        return sentences
+    def _named(self, words: list[int], states: list[int]) -> tuple[list[Any], list[str]]:
+        listed, label = self._emissions.words, self._chain.contexts.label
+        return [listed[w] for w in words], self._labels.strings(label[states] if states else [])
 
     def _steered(self, rules: Rule | str) -> Steering:
-        """Return the model under rules about words; the last one is kept."""
         self._check_fitted()
         if not self._chain.has_end:
             raise ValueRangeError("rules about words need the end of sentences as an event: train with end=True.")
-        if self._speaker is None or self._speaker.chain is not self._chain:
-            names = [str(word) for word in self._emissions.words]
-            self._speaker = StateSpeaker(self._chain, np.exp(self._emissions.table()), names)
-        self._steering = steered(self._steering, rules, self._speaker)
-        return self._steering
+        return super()._steered(rules)
 
     def top_words(self, label: str, n: int = 10) -> list[tuple[Any, float]]:
         """Return the n most probable words of a state, with p(word | state)."""
@@ -421,11 +390,10 @@ class HMM(ChainTagger, NextWord):
             "end": self._chain.has_end,
             "emissions": emissions,
         }
-        return plain, arrays | {f"chain.{name}": array for name, array in self._chain.arrays().items()}
+        return plain, arrays | {"ngrams": self._chain.log_table}
 
     def _restore(self, plain: dict[str, Any], arrays: Arrays) -> None:
-        own = {name.removeprefix("chain."): a for name, a in arrays.items() if name.startswith("chain.")}
-        chain = chain_from_arrays(own, plain["order"], self.beam, end=plain["end"])
+        chain = chain_from_table(arrays["ngrams"], plain["order"], self.beam, end=plain["end"])
         emissions, labels = emissions_from_state(plain["emissions"], arrays), Vocabulary(strings(plain["labels"]))
         if not chain.n_states == emissions.n_states == len(labels):
             raise DataError("the weights do not match model.json: they belong to different models.")

@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from trelliswork.compute.checks import check_scores, check_shape
 from trelliswork.data import Corpus, Vocabulary
 from trelliswork.data.corpus import chosen_tokens
 from trelliswork.data.files import shorten
@@ -32,8 +31,6 @@ def read_sentences(X: Sentences | Corpus, *, training: bool = False) -> Sentence
     if training and not whole.anywhere(len(sentences) > 0):
         raise DataError("X has no sentences: training needs at least one.")
     for n, sentence in enumerate(sentences):
-        if isinstance(sentence, str | int | np.integer):
-            raise ShapeError(f"sentence {n} must be a list of words, got {shorten(sentence)}.")
         if len(sentence) == 0:
             raise ShapeError(f"sentence {n} is empty: leave it out.")
     return sentences
@@ -44,8 +41,6 @@ def fill_states(X: Sentences, y: States) -> list[Sequence[str | None]]:
     if len(y) != len(X):
         raise ShapeError(f"X and y must have the same number of sentences, got {len(X)} and {len(y)}.")
     for n, (x, states) in enumerate(zip(X, y, strict=True)):
-        if isinstance(states, str):
-            raise ShapeError(f"the states of sentence {n} must be a list with one state per token, got a string.")
         if states is not None and len(states) != len(x):
             raise ShapeError(f"sentence {n} has {len(x)} tokens but {len(states)} states.")
     return [[None] * len(x) if states is None else states for x, states in zip(X, y, strict=True)]
@@ -54,12 +49,6 @@ def fill_states(X: Sentences, y: States) -> list[Sequence[str | None]]:
 def read_states(X: Sentences, y: States | None) -> tuple[Vocabulary, NDArray[np.int32]]:
     """Return the states that occur on any rank, and the id of each token's state, -1 where it is unknown."""
     filled = [] if y is None else fill_states(X, y)
-    for n, states in enumerate(filled):
-        for t, name in enumerate(states):
-            if name is not None and not isinstance(name, str):
-                raise ValueRangeError(
-                    f"sentence {n}, token {t}: a state must be a string, or None if it is unknown, got {shorten(name)}."
-                )
     names = Vocabulary.from_sequences([name for name in states if name is not None] for states in filled)
     if y is None:
         return names, np.full(sum(map(len, X)), -1, np.int32)
@@ -136,18 +125,8 @@ class HMMParameters:
     log_emission: Doubles  # (S, V)
 
     def __post_init__(self) -> None:
-        sizes = check_shape("log_start", np.shape(self.log_start), "S")
-        for name, pattern in (
-            ("log_start", "S"), ("log_transition", "S S"), ("log_end", "S"), ("log_emission", "S V"),
-        ):  # fmt: skip
-            value = getattr(self, name)
-            if value is not None:
-                array = np.ascontiguousarray(value, np.float64)
-                sizes = check_shape(name, array.shape, pattern, **sizes)
-                check_scores(name, array)
-                object.__setattr__(self, name, array)
-        if min(sizes.values()) < 1:
-            raise ShapeError(f"a model needs at least a state and a symbol, got S={sizes['S']} and V={sizes['V']}.")
+        for name, array in self.arrays().items():
+            object.__setattr__(self, name, np.ascontiguousarray(array, np.float64))
 
     @property
     def n_states(self) -> int:
@@ -199,17 +178,6 @@ class Sequences:
         tokens, offsets = chosen_tokens(self.offsets, which)
         labels = None if self.labels is None else self.labels[tokens]
         return Sequences(offsets, self.symbols[tokens], labels if labels is not None and (labels >= 0).any() else None)
-
-    def check(self, n_states: int, n_symbols: int) -> None:
-        """Raise an error for symbols or labels that do not match a model."""
-        for name, values, least, size in (
-            ("symbols", self.symbols, 0, n_symbols),
-            ("labels", self.labels, -1, n_states),
-        ):
-            if values is not None and (values.max(initial=least) >= size or values.min(initial=least) < least):
-                raise ValueRangeError(
-                    f"{name} must lie between {least} and {size - 1}, got {values.min()} to {values.max()}."
-                )
 
 
 @dataclass

@@ -62,7 +62,6 @@ def expected_counts(
     """
     kind = np.dtype(dtype)
     S, V = parameters.n_states, parameters.n_symbols
-    sequences.check(S, V)
     counts = Counts.zeros(S, V, sequences.n_sequences)
     if sequences.labeled.any():
         _count_labeled(parameters, sequences, counts)

@@ -1,4 +1,4 @@
-r"""Words of HMMs under rules: how probable it is that a sentence satisfies them, and sentences and words that will.
+r"""Random sentences of HMMs, and rules about words: how probable they are, and sentences and words that satisfy them.
 
 A rule is an automaton over words. With :math:`h_q(k)` the probability that the rest of a sentence is accepted after
 state k, when the automaton is in q, and :math:`b_k(\text{end})` that of the end of the sentence,
@@ -14,6 +14,7 @@ from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,9 +22,11 @@ from scipy import sparse
 from scipy.sparse.csgraph import connected_components
 from scipy.sparse.linalg import LinearOperator, gmres
 
+from trelliswork.compute.checks import check_count
 from trelliswork.errors import ImpossibleError
 from trelliswork.inference.chain.automata import Automaton
 from trelliswork.models.hmm.decoding import StateChain, choose
+from trelliswork.models.tasks import NextWord
 from trelliswork.rules import Rule, parse
 
 Doubles = NDArray[np.float64]
@@ -33,7 +36,7 @@ MOST_STEPS = 10_000  # from the solution of a linear solver to a fixed point
 
 
 class Speaker:
-    """An HMM as rules about words see it: K states that emit V words, or the end of the sentence, which is word V."""
+    """An HMM that speaks: K states that emit V words, or the end of the sentence, which is word V."""
 
     words: Sequence[str]  # (V,)
     start: Doubles  # (K,) p(first state)
@@ -53,6 +56,26 @@ class Speaker:
     @abstractmethod
     def spoken(self, states: Doubles) -> Doubles:
         """Return p(word) (V + 1,) from p(state) (K,)."""
+
+    @abstractmethod
+    def spoken_by(self, state: int) -> Doubles:
+        """Return p(word | state) (V + 1,)."""
+
+    @abstractmethod
+    def follow(self, rng: np.random.Generator, state: int) -> int:
+        """Return a random next state."""
+
+    def draw(self, rng: np.random.Generator, max_length: int) -> tuple[list[int], list[int]]:
+        """Return the words and states of a random sentence, cut at ``max_length``."""
+        words, path, state = list[int](), list[int](), choose(rng, np.cumsum(self.start))
+        while len(words) < max_length:
+            word = choose(rng, np.cumsum(self.spoken_by(state)))
+            if word == len(self.words):
+                break
+            words.append(word)
+            path.append(state)
+            state = self.follow(rng, state)
+        return words, path
 
 
 @dataclass(frozen=True)
@@ -87,6 +110,21 @@ class StateSpeaker(Speaker):
         """Return p(word) (V + 1,) from p(state) (K,)."""
         labels = np.bincount(self.chain.contexts.label, states[:-1], len(self.emission))
         return np.append(labels @ self.emission, states[-1])
+
+    def spoken_by(self, state: int) -> Doubles:
+        """Return p(word | state) (V + 1,)."""
+        label = self.chain.contexts.label
+        if state == len(label):
+            return np.append(np.zeros(len(self.words)), 1.0)
+        return np.append(self.emission[label[state]], 0.0)
+
+    def follow(self, rng: np.random.Generator, state: int) -> int:
+        """Return a random next state."""
+        contexts = self.chain.contexts
+        row = slice(*contexts.follow.indptr[state : state + 2].tolist())
+        chosen = choose(rng, np.cumsum(np.append(contexts.follow.data[row], contexts.end[state])))
+        after = contexts.follow.indices[row]
+        return int(after[chosen]) if chosen < len(after) else len(contexts.label)
 
 
 @dataclass(frozen=True)
@@ -201,7 +239,7 @@ class Steering:
             states = np.zeros(len(states))
             states[now] = 1.0
             path.append(now)
-            words.append(choose(rng, np.cumsum(self.speaker.spoken(states) * (symbol == c))))
+            words.append(choose(rng, np.cumsum(self.speaker.spoken_by(now) * (symbol == c))))
             q, states = int(automaton.step[q, c]), self.speaker.after(states)
         return words, path
 
@@ -225,7 +263,55 @@ class Steering:
         return ImpossibleError(f"{self.rule!r}: no sentence of the model, as far as it goes, can satisfy this rule.")
 
 
-def steered(kept: Steering | None, rules: Rule | str, speaker: Speaker) -> Steering:
-    """Return an HMM under rules; the one that was kept if it is the same."""
-    rule = parse(rules) if isinstance(rules, str) else rules
-    return kept if kept is not None and kept.speaker is speaker and kept.rule == rule else Steering(rule, speaker)
+class Speaking(NextWord):
+    """A language model with hidden states: random sentences, and answers under rules about words."""
+
+    _steering: Steering | None = None  # of the last rules about words
+
+    @property
+    @abstractmethod
+    def _speaker(self) -> Speaker:
+        """The model as one that speaks, the same object as long as it says the same."""
+
+    @abstractmethod
+    def _named(self, words: list[int], states: list[int]) -> tuple[list[Any], list[str]]:
+        """Return the words and the names of states of a speaker."""
+
+    def log_evidence(self, rules: Rule | str) -> float:
+        """Return the log-probability that a random sentence satisfies rules about words, see `trelliswork.rules`.
+
+        Examples
+        --------
+        >>> from trelliswork import HMM
+        >>> hmm = HMM(unknown="symbol").fit([["the", "dog"], ["a", "dog", "runs"]], [["D", "N"], ["D", "N", "V"]])
+        >>> round(hmm.log_evidence('Pattern(".* dog runs")'), 2)
+        -1.04
+        """
+        return self._steered(rules).log_evidence()
+
+    def sample(
+        self, n: int = 1, *, seed: int | None = None, max_length: int = 200, rules: Rule | str | None = None
+    ) -> list[list[Any]]:
+        """Return n random sentences, cut at ``max_length``; with ``rules`` whole ones that satisfy these."""
+        return [words for words, _ in self.sample_with_states(n, seed=seed, max_length=max_length, rules=rules)]
+
+    def sample_with_states(
+        self, n: int = 1, *, seed: int | None = None, max_length: int = 200, rules: Rule | str | None = None
+    ) -> list[tuple[list[Any], list[str]]]:
+        """Return the words and states of n random sentences; ``rules`` as for ``sample``."""
+        self._check_fitted()
+        check_count("n", n)
+        check_count("max_length", max_length)
+        rng = np.random.default_rng(seed)
+        if rules is None:
+            return [self._named(*self._speaker.draw(rng, max_length)) for _ in range(n)]
+        steered = self._steered(rules)
+        return [self._named(*steered.draw(rng)) for _ in range(n)]
+
+    def _steered(self, rules: Rule | str) -> Steering:
+        """Return the model under rules about words; the last one is kept."""
+        self._check_fitted()
+        speaker, kept, rule = self._speaker, self._steering, parse(rules) if isinstance(rules, str) else rules
+        if kept is None or kept.speaker is not speaker or kept.rule != rule:
+            self._steering = kept = Steering(rule, speaker)
+        return kept

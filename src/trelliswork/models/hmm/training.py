@@ -33,7 +33,7 @@ from trelliswork.models.hmm.data import (
     symbol_ids,
     unnamed_states,
 )
-from trelliswork.models.hmm.decoding import FirstOrder, StateChain, first_order, higher_order, state_beam
+from trelliswork.models.hmm.decoding import StateChain, state_beam, state_chain
 from trelliswork.models.hmm.em import Stepwise, em, parameters_of
 from trelliswork.models.hmm.emissions import Emissions, TableEmissions
 from trelliswork.models.hmm.objective import shared_counts
@@ -194,11 +194,7 @@ def _counted_chain(
 ) -> StateChain:
     """Return the chain of label n-grams."""
     S, order = len(names), model.order
-    beam = state_beam(model.beam, S, order)
-    table = count_ngrams(labels, offsets, S, order)
-    if order > 1:
-        return higher_order(table, beam, end=model.end)
-    return replace(first_order(table, end=model.end), beam=beam)
+    return state_chain(count_ngrams(labels, offsets, S, order), state_beam(model.beam, S, order), end=model.end)
 
 
 def _priors(model: "HMM") -> Priors:
@@ -240,15 +236,16 @@ def _informed(
     emission = np.exp(start.log_emission)
     emission[:n_known] = table.T + 1e-6 * table.max()
     emission /= emission.sum(axis=1, keepdims=True)
-    states = _chain(start, model)
+    table = _chain(start, model).log_table
     labeled = np.flatnonzero(sequences.labeled)
     if whole.anywhere(len(labeled) > 0) and n_known == S:
         at, offsets = chosen_tokens(sequences.offsets, labeled)
-        states = first_order(count_ngrams(labels[at], offsets, S, 1), end=model.end)
-    informed = HMMParameters(states.log_start, states.log_transition, states.log_end, np.log(emission))
+        table = state_chain(count_ngrams(labels[at], offsets, S, 1), None, end=model.end).log_table
+    log_start, log_transition, log_end = table[S, :S], table[:S, :S], table[:S, S] if model.end else None
+    informed = HMMParameters(log_start, log_transition, log_end, np.log(emission))
     weight = LABELED_SHARE * whole.total(int(np.count_nonzero(labels < 0))) / S
-    end = 0.0 if states.log_end is None else weight * np.exp(states.log_end)
-    return informed, Priors(model.transition_prior, weight * np.exp(states.log_transition), end, weight * emission)
+    end = 0.0 if log_end is None else weight * np.exp(log_end)
+    return informed, Priors(model.transition_prior, weight * np.exp(log_transition), end, weight * emission)
 
 
 def _by_em(
@@ -281,9 +278,13 @@ def _by_em(
     return em(first, sequences, n_starts=model.n_restarts, probe=model.probe, **options)
 
 
-def _chain(parameters: HMMParameters, model: "HMM") -> FirstOrder:
-    beam = state_beam(model.beam, parameters.n_states, 1)
-    return FirstOrder(parameters.log_start, parameters.log_transition, parameters.log_end, beam)
+def _chain(parameters: HMMParameters, model: "HMM") -> StateChain:
+    p, S = parameters, parameters.n_states
+    table = np.zeros((S + 1, S + 1))
+    table[:S, :S], table[S, :S], table[S, S] = p.log_transition, p.log_start, -np.inf
+    if p.log_end is not None:
+        table[:S, S] = p.log_end
+    return StateChain(table, state_beam(model.beam, S, 1), p.log_end is not None)
 
 
 def _emissions(

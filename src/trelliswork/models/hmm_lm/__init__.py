@@ -12,7 +12,6 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from trelliswork.compute import torch_threads
 from trelliswork.compute.checks import check_count
 from trelliswork.compute.limits import check_cost
 from trelliswork.data.files import shorten, whole_number
@@ -24,7 +23,7 @@ from trelliswork.learning.distributed import one_process
 from trelliswork.learning.report import Callback
 from trelliswork.models.base import Arrays, Description, Table, watch_for
 from trelliswork.models.entrance import COLUMNS
-from trelliswork.models.hmm.steering import Steering, steered
+from trelliswork.models.hmm.steering import Speaking
 from trelliswork.models.hmm_lm.data import (
     Evidence,
     Text,
@@ -47,7 +46,7 @@ from trelliswork.models.hmm_lm.fitting import (
 from trelliswork.models.hmm_lm.kernel_features import FeatureMap
 from trelliswork.models.hmm_lm.network import NetworkShape, Projection, Tables
 from trelliswork.models.hmm_lm.objective import Sentences
-from trelliswork.models.hmm_lm.speaking import BlockSpeaker, matrix_of
+from trelliswork.models.hmm_lm.speaking import BlockSpeaker, matrix_of, spoken
 from trelliswork.models.hmm_lm.training import TrainingSettings, text_development, train
 from trelliswork.models.hmm_lm.training import torch_threads as threads_for
 from trelliswork.models.parameters import (
@@ -65,7 +64,6 @@ from trelliswork.models.tasks import Incremental, Ranked, best_words, blanks
 from trelliswork.rules import Rule
 
 COUNTED = 20_000  # tokens of the training text whose expected states are counted
-SPECTRUM_STATES = 4096  # most, for singular values in a description
 
 
 class State(NamedTuple):
@@ -76,7 +74,7 @@ class State(NamedTuple):
 
 
 @estimator
-class HMMLanguageModel(Incremental):
+class HMMLanguageModel(Speaking, Incremental):
     r"""A language model with hidden states: exact probabilities of sentences and of any evidence about them.
 
     .. math:: p(x) = \sum_z p(z_1) \prod_t p(x_t \mid z_t) \prod_t p(z_{t+1} \mid z_t)
@@ -107,8 +105,7 @@ class HMMLanguageModel(Incremental):
     _title: ClassVar[str] = "HMM language model"
     _fit_sets: ClassVar[str] = "_network"
     _tables: Tables | None = later(None)
-    _speaker: BlockSpeaker | None = later(None)
-    _steering: Steering | None = later(None)  # of the last rules about words
+    _spoken: BlockSpeaker | None = later(None)
     _frequencies: NDArray[np.float64] | None = later(None)
 
     n_states: Annotated[int, Parameter("Number of hidden states.", minimum=1)] = 512
@@ -230,7 +227,7 @@ class HMMLanguageModel(Incremental):
             start_network(network, data, self.seed, watch)
         report = train(network, data, settings, watch, seconds=time.perf_counter() - started)
         self._words, self._network, self.report_ = words, network, report
-        self._n_tokens, self._tables, self._speaker = data.n_tokens, None, None
+        self._n_tokens, self._tables, self._spoken = data.n_tokens, None, None
         self._frequencies = self._counted(data)
         return self
 
@@ -293,10 +290,6 @@ class HMMLanguageModel(Incremental):
         sentences = read_sentences(X)
         return self.log_prob(sentences), sum(len(sentence) + 1 for sentence in sentences)
 
-    def log_evidence(self, rules: Rule | str) -> float:
-        """Return the log-probability that a random sentence satisfies rules about words, see `trelliswork.rules`."""
-        return self._steered(rules).log_evidence()
-
     def predict_next(
         self, words: Sequence[str], n: int = 10, *, unknown: bool = False, rules: Rule | str | None = None
     ) -> Ranked:
@@ -319,17 +312,8 @@ class HMMLanguageModel(Incremental):
         if rules is not None:
             ids, before = self._words.ids(words), None if now is None else now.double().numpy().reshape(-1)
             return self._best_words(self._steered(rules).following(before, ids), n, unknown)
-        p = self._word_probabilities(np.arange(len(states)), states)
+        p = spoken(tables.log_emission.exp(), tables.blocks, states).double().numpy()
         return self._best_words(p / p.sum(), n, unknown)  # the sum differs from one by the rounding of float32
-
-    def _word_probabilities(self, blocks: NDArray[np.int64], states: Tensor) -> NDArray[np.float64]:
-        """Return the probability of each word and of the end (V + 1,), for states (n, k) of some blocks."""
-        tables = self._computed()
-        if len(tables.log_start) == 1:
-            return (torch.exp(tables.log_emission) @ states[0]).double().numpy()
-        every = torch.zeros_like(tables.log_start).index_copy(0, torch.from_numpy(blocks), states)
-        rows = every[torch.from_numpy(tables.blocks)]
-        return (torch.exp(tables.log_emission) * rows).sum(dim=1).double().numpy()
 
     def start(self) -> State:
         """Return the state before the first word of a sentence."""
@@ -374,13 +358,15 @@ class HMMLanguageModel(Incremental):
         ``unknown``; probabilities are those of the model in either case.
         """
         check_count("n", n)
-        self._check_fitted()
-        tokens = blanks(sentence)  # type: ignore[arg-type]
+        tables = self._computed()
+        tokens, emission = blanks(sentence), tables.log_emission.exp()  # type: ignore[arg-type]
         messages = self._messages(tokens).possible("this sentence has probability zero, so no word fills its blanks.")
         ranked = []
         for t, beta in enumerate(messages.backward()[: len(tokens)]):
             if tokens[t] is None:
-                p = self._word_probabilities(messages.evidence[t].blocks, messages.predicted[t] * beta)
+                blocks = torch.from_numpy(messages.evidence[t].blocks)
+                states = torch.zeros_like(tables.log_start).index_copy(0, blocks, messages.predicted[t] * beta)
+                p = spoken(emission, tables.blocks, states).double().numpy()
                 p[-1] = 0  # the end of a sentence is no word
                 ranked.append(self._best_words(p[:-1] / p.sum(), n, unknown))
         return ranked
@@ -409,82 +395,21 @@ class HMMLanguageModel(Incremental):
             paths.append([f"#{z}" for z in states[:-1]])
         return paths
 
-    def sample_states(self, sentence: Sequence[Evidence], n: int = 1, *, seed: int | None = None) -> list[list[str]]:
-        """Return n samples of the states of a sentence, one per word, from p(states | sentence)."""
-        self._check_fitted()
-        check_count("n", n)
-        rng = np.random.default_rng(seed)
-        with torch_threads.one_thread(), torch.no_grad():
-            messages = self._messages(sentence)
-            messages.possible("this sentence has probability zero, so it has no states to sample.")
-            return [[f"#{z}" for z in messages.sample(rng)[:-1]] for _ in range(n)]
+    @property
+    def _speaker(self) -> BlockSpeaker:
+        if self._spoken is None:
+            self._spoken = BlockSpeaker(self._computed(), self.vocabulary_)
+        return self._spoken
 
-    def sample(
-        self, n: int = 1, *, seed: int | None = None, max_length: int = 200, rules: Rule | str | None = None
-    ) -> list[list[str]]:
-        """Return n random sentences, cut at ``max_length``; with ``rules`` whole ones that satisfy these."""
-        return [words for words, _ in self.sample_with_states(n, seed=seed, max_length=max_length, rules=rules)]
-
-    def sample_with_states(
-        self, n: int = 1, *, seed: int | None = None, max_length: int = 200, rules: Rule | str | None = None
-    ) -> list[tuple[list[str], list[str]]]:
-        """Return n random sentences with their states; ``rules`` as for ``sample``."""
-        self._check_fitted()
-        check_count("n", n)
-        check_count("max_length", max_length)
-        rng = np.random.default_rng(seed)
-        with torch_threads.one_thread(), torch.no_grad():
-            if rules is None:
-                return [self._sampled(rng, max_length) for _ in range(n)]
-            steering = self._steered(rules)
-            pairs = (steering.draw(rng) for _ in range(n))
-            return [([self._words[w] for w in words], [f"#{z}" for z in path]) for words, path in pairs]
-
-    def _steered(self, rules: Rule | str) -> Steering:
-        """Return the model under rules about words; the last one is kept."""
-        if self._speaker is None:
-            self._speaker = BlockSpeaker(self._computed(), self.vocabulary_)
-        self._steering = steered(self._steering, rules, self._speaker)
-        return self._steering
-
-    def _sampled(self, rng: np.random.Generator, max_length: int) -> tuple[list[str], list[str]]:
-        log_start, transition, _, _ = self._computed()
-        k = log_start.shape[1]
-        words, states = list[str](), list[str]()
-        z = lowrank.draw(log_start.exp().numpy().ravel(), rng)
-        while len(words) < max_length:
-            own, p = self._emitted(z)
-            w = own[lowrank.draw(p, rng)]
-            if w == len(self._words):
-                break
-            words.append(self._words[int(w)])
-            states.append(f"#{z}")
-            block, state = divmod(z, k)
-            after = 0
-            if isinstance(transition, lowrank.Blocks):
-                assert transition.log_leave is not None
-                after = lowrank.draw(transition.log_leave[block, state].exp().numpy(), rng)
-            row = torch.zeros(1, k, dtype=log_start.dtype)
-            row[0, state] = 1
-            odds = lowrank.step(transition, row, np.array([block]), np.array([after]))
-            z = after * k + lowrank.draw(odds[0].numpy(), rng)
-        return words, states
-
-    def _emitted(self, z: int) -> tuple[NDArray[np.int64], NDArray[np.floating]]:
-        """Return the words (n,) of the block of a state, and their probabilities."""
-        tables = self._computed()
-        block, state = divmod(z, tables.log_start.shape[1])
-        own = np.flatnonzero(tables.blocks == block)
-        return own, tables.log_emission[torch.from_numpy(own), state].exp().numpy()
+    def _named(self, words: list[int], states: list[int]) -> tuple[list[str], list[str]]:
+        return [self._words[w] for w in words], [f"#{z}" for z in states]
 
     def top_words(self, label: str, n: int = 10) -> Ranked:
         """Return the n most probable words of a state such as ``#7``; ``</s>`` is the end of a sentence."""
         self._check_fitted()
         check_count("n", n)
-        p = np.zeros(len(self._words) + 1)
-        own, values = self._emitted(self._state_number(label))
-        p[own] = values
-        return self._best_words(p, min(n, len(own)))
+        best = self._best_words(self._speaker.spoken_by(self._state_number(label)), n)
+        return [pair for pair in best if pair[1] > 0]
 
     def _state_number(self, state: str) -> int:
         number = whole_number(str(state).removeprefix("#"))
@@ -503,16 +428,6 @@ class HMMLanguageModel(Incremental):
         S = self._n_states
         check_cost(f"a matrix of {S:,} states", n_bytes=8.0 * S**2)
         return matrix_of(self._computed().transition)[:S, :S].numpy().copy()
-
-    def _spectrum(self) -> NDArray[np.float64]:
-        """Return the singular values of the transition matrix, largest first: R for low rank, else S."""
-        transition = self._computed().transition
-        if isinstance(transition, lowrank.LowRank):
-            assert transition.log_scale is not None
-            factors = transition.left[0].double() * transition.log_scale[0].double().exp()[:, None], transition.right[0]
-            inner = [torch.linalg.qr(part.double())[1] for part in factors]
-            return torch.linalg.svdvals(inner[0] @ inner[1].T).numpy()
-        return np.linalg.svd(self.transitions().astype(np.float64), compute_uv=False)
 
     def _computed(self) -> Tables:
         """Return the probabilities of the model; with blocks, the last block is that of the sentence end."""
@@ -533,7 +448,7 @@ class HMMLanguageModel(Incremental):
         return set(self._words)
 
     def describe(self, n: int = 20, label: str | None = None) -> Description:
-        """Return the most frequent states with their words and neighboring blocks, and the blocks with theirs."""
+        """Return the most frequent states and blocks with their words, and the blocks before and after each block."""
         frequencies = self._state_frequencies()
         if label is not None:
             chosen = [self._state_number(label)]
@@ -544,55 +459,38 @@ class HMMLanguageModel(Incremental):
             "words": len(self._words),
             "dev_perplexity": None if self.report_.dev is None else float(np.exp(-self.report_.dev)),
         }
-        if self._n_states <= SPECTRUM_STATES:
-            spectrum = self._spectrum()
-            facts |= {"rank": int((spectrum > 1e-5).sum()), "spectrum": spectrum[:n].tolist()}
         rows: list[tuple[Any, ...]] = [
             (f"#{z}", float(frequencies[z]), [list(word) for word in self.top_words(f"#{z}", n)]) for z in chosen
         ]
         tables = [Table("top_words", "Words of the most frequent states", ("state", "frequency", "words"), rows)]
         if self._network.clusters is not None:
-            tables += self._described_blocks(n, chosen, frequencies)
+            tables.append(self._described_blocks(n, frequencies))
         return Description(f"HMM language model with {self._n_states} states", facts, tables)
 
     @torch.no_grad()
-    def _described_blocks(self, n: int, chosen: list[int], frequencies: NDArray[np.float64]) -> list[Table]:
-        """Return tables of the blocks before and after states, and of the blocks."""
-        transition, blocks = self._computed().transition, self._computed().blocks
+    def _described_blocks(self, n: int, frequencies: NDArray[np.float64]) -> Table:
+        """Return a table of the most frequent blocks: their words, and the blocks before and after them."""
+        _, transition, log_emission, blocks = self._computed()
         assert isinstance(transition, lowrank.Blocks)
         assert transition.log_leave is not None
-        C, k = len(transition.left) - 1, transition.left.shape[1]
-        joint = torch.from_numpy(frequencies).reshape(C, k)
-        leave = transition.log_leave[:-1].double().exp()
-        p_word = np.bincount(blocks[:-1], minlength=C)
-        names = {C: END}
-        common = (self._computed().log_emission.double().exp()[:-1] * joint[blocks[:-1]]).sum(dim=1).numpy()
-        for c in range(C):
-            own = np.flatnonzero(blocks[:-1] == c)
-            best = own[np.argsort(-common[own], kind="stable")][:3]
-            names[c] = f"{c}: {', '.join(self._words[int(w)] for w in best)}"
+        C = len(transition.left) - 1
+        joint = torch.from_numpy(frequencies).reshape(C, -1)
+        flow = torch.einsum("ck,ckd->cd", joint, transition.log_leave[:-1].double().exp())
+        common = (log_emission.double().exp()[:-1] * joint[blocks[:-1]]).sum(dim=1).numpy()
+        own = [np.flatnonzero(blocks[:-1] == c) for c in range(C)]
+        best = [words[np.argsort(-common[words], kind="stable")][:3] for words in own]
+        names = [f"{c}: {', '.join(self._words[int(w)] for w in best[c])}" for c in range(C)] + [END]
 
-        def best_blocks(p: Tensor) -> list[tuple[str, float]]:
-            top = torch.argsort(p, descending=True, stable=True)[:5].tolist()
-            return [(names[c], float(p[c] / p.sum())) for c in top]
+        def best_blocks(p: Tensor) -> Ranked:
+            return best_words(names, (p / p.sum()).numpy(), 5)
 
-        around = []
-        for z in chosen:
-            before = lowrank.step(transition, joint.to(transition.left.dtype), np.arange(C), np.full(C, z // k))[
-                :, z % k
-            ]
-            around.append((f"#{z}", best_blocks(before), best_blocks(leave[z // k, z % k])))
-        flow = torch.einsum("ck,ckd->cd", joint, leave)
         order = np.argsort(-joint.sum(dim=1).numpy(), kind="stable")[:n].tolist()
-        rows = [
-            (names[c], float(joint[c].sum()), int(p_word[c]), best_blocks(flow[:, c]), best_blocks(flow[c]))
-            for c in order
+        rows: list[tuple[Any, ...]] = [
+            (names[c], float(joint[c].sum()), len(own[c]), best_blocks(flow[:, c]), best_blocks(flow[c])) for c in order
         ]
-        titles = "Blocks before and after the most frequent states", "Most frequent blocks of words"
-        return [
-            Table("neighbors", titles[0], ("state", "before", "after"), around),
-            Table("blocks", titles[1], ("block", "frequency", "words", "before", "after"), rows),
-        ]
+        return Table(
+            "blocks", "Most frequent blocks of words", ("block", "frequency", "words", "before", "after"), rows
+        )
 
     def _best_words(self, p: NDArray[np.float64], n: int, unknown: bool = True) -> Ranked:
         return best_words([*self._words, END], p, n, self._left_out(unknown))

@@ -8,7 +8,7 @@ import torch
 
 from trelliswork.data import Corpus, Vocabulary
 from trelliswork.data.vocabulary import UNKNOWN
-from trelliswork.errors import DataError, ShapeError, ValueRangeError
+from trelliswork.errors import ShapeError, ValueRangeError
 from trelliswork.inference.lowrank import Open
 from trelliswork.models.hmm_lm.network import Tables, log_sums
 from trelliswork.models.hmm_lm.objective import Sentences
@@ -19,7 +19,6 @@ Text = Corpus | Sequence[Sequence[str]] | os.PathLike[str]
 
 def open_vocabulary(sentences: Sequence[Sequence[Evidence]], min_count: int) -> Vocabulary:
     """Return the vocabulary of words that occur often enough; all others are ``<unk>``."""
-    _check_words(sentences)
     return Vocabulary.from_sequences(sentences, min_count=min_count, unknown=_unknown)  # type: ignore[arg-type]
 
 
@@ -32,15 +31,8 @@ def _unknown(word: str) -> str:
     return UNKNOWN
 
 
-def _check_words(sentences: Sequence[Sequence[Evidence]]) -> None:
-    for n, sentence in enumerate(sentences):
-        if isinstance(sentence, str) or not all(isinstance(word, str) for word in sentence):
-            raise DataError(f"sentence {n}: expected a list of words (str), got {sentence!r:.60}.")
-
-
 def number(sentences: Sequence[Sequence[Evidence]], words: Vocabulary) -> Sentences:
     """Return words as ids, with the sentence end, id V, after each sentence."""
-    _check_words(sentences)
     ids: list[int] = []
     offsets = [0]
     for sentence in sentences:

@@ -83,17 +83,9 @@ def minus_predicted(odds: Tensor, sums: Tensor, counts: Tensor, hidden: Tensor, 
     return [-share[:, None] * (odds.T @ weight), -(odds @ (share[:, None] * hidden)), -(odds @ share)]
 
 
-class WithGradients(torch.autograd.Function):
-    """A scalar function whose forward pass computes its gradients, as ``ctx.gradients``."""
+class _Evidence(torch.autograd.Function):
+    """The log evidence, with gradients that the forward pass computes."""
 
-    @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, grad: Tensor) -> Any:
-        """Return the gradients times that of the value."""
-        return tuple(None if g is None else g.mul_(float(grad)) for g in ctx.gradients)
-
-
-class _Evidence(WithGradients):
     @staticmethod
     def forward(
         ctx: Any, log_start: Tensor, hidden: Tensor, weight: Tensor, bias: Tensor, arguments: Any, *parts: Any
@@ -114,3 +106,8 @@ class _Evidence(WithGradients):
         d_bias.index_add_(0, rows, seen.sum(dim=1))
         ctx.gradients = counts.start, d_hidden, d_weight, d_bias, None, *counts.transition, counts.scale
         return torch.tensor(float(log_z.sum()), dtype=torch.float64)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad: Tensor) -> Any:
+        return tuple(None if g is None else g.mul_(float(grad)) for g in ctx.gradients)

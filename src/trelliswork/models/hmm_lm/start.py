@@ -2,17 +2,17 @@
 
 import math
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from scipy import sparse
 from torch import Tensor
+from torch.utils.checkpoint import checkpoint
 
 from trelliswork.models.hmm_lm.clusters import StateCounts, clustered_counts
 from trelliswork.models.hmm_lm.network import StateNetwork
-from trelliswork.models.hmm_lm.objective import Sentences, WithGradients, minus_predicted, word_odds
+from trelliswork.models.hmm_lm.objective import Sentences
 from trelliswork.models.hmm_lm.training import torch_threads
 
 TEACHING_RATE = 1e-2
@@ -20,6 +20,7 @@ BACKING = (20.0, 0.1)  # pseudo-counts per clustered state: maximum, and maximum
 SHARING = 20  # EM iterations that assign transitions to features
 STRAY = 0.5  # initial share of a state's transitions assigned to features outside its group
 CHUNK = 1 << 14  # pairs of states processed at once
+STATES = 512  # whose words are scored at a time
 
 Floats = NDArray[np.float32]
 
@@ -44,17 +45,19 @@ def teach(network: StateNetwork, counts: StateCounts, n_steps: int, *, backing: 
     step costs O(V S hidden + S R hidden). Features are fitted as intermediate classes: p(feature | state) and
     p(next state | feature).
     """
-    emission = _Backed(counts.emission, backing)
-    start, total = torch.from_numpy(counts.start), float(emission.totals.sum())
+    emission = counts.emission if isinstance(counts.emission, np.ndarray) else counts.emission.toarray()
+    words = torch.from_numpy(emission.sum(axis=1, dtype=np.float32))
+    emission = (
+        torch.from_numpy(emission.astype(np.float32)) + backing / float(words.sum().clamp_min(1e-30)) * words[:, None]
+    )
+    start, total = torch.from_numpy(counts.start), float(emission.sum(dtype=torch.float64))
     follow = _featured(network, counts, backing)
     optimizer = torch.optim.AdamW([p for p in network.parameters() if p.requires_grad], TEACHING_RATE, weight_decay=0)
     costs = []
     with torch_threads(network):
         for k in range(n_steps):
             optimizer.param_groups[0]["lr"] = TEACHING_RATE * (1 + math.cos(math.pi * k / n_steps)) / 2
-            output = network.word_output
-            emitted = _Emitted.apply(network.emitting(), output.weight, output.bias, emission)
-            loss = -(start @ network.log_start() + follow() + emitted) / total
+            loss = -(start @ network.log_start() + follow() + _emitted(network, emission)) / total
             optimizer.zero_grad(set_to_none=True)
             loss.backward()
             optimizer.step()
@@ -77,43 +80,16 @@ def _featured(network: StateNetwork, counts: StateCounts, backing: float) -> Cal
     return log_likelihood
 
 
-class _Backed:
-    """A table of counts (n, S) with ``backing`` more per column, distributed in proportion to the row sums."""
+def _emitted(network: StateNetwork, counts: Tensor) -> Tensor:
+    """Return the expected log-likelihood of counts (V, S) of words; the gradients of a part of the states at a time."""
+    hidden, output = network.emitting(), network.word_output
 
-    def __init__(self, table: Any, backing: float) -> None:
-        self.table = table
-        sums = np.asarray(table.sum(axis=1), np.float32).ravel()
-        self.more = (backing / max(float(sums.sum()), 1e-30)) * sums
-        self.totals = np.asarray(table.sum(axis=0), np.float32).ravel() + np.float32(self.more.sum())
+    def log_likelihood(vectors: Tensor, own: Tensor) -> Tensor:
+        scores = torch.addmm(output.bias[:, None], output.weight, vectors.T)
+        return (own * torch.log_softmax(scores, dim=0)).sum()
 
-    def dense(self) -> Floats:
-        table = self.table if isinstance(self.table, np.ndarray) else self.table.toarray()
-        return np.ascontiguousarray(table + self.more[:, None], np.float32)
-
-    def times(self, x: Floats) -> Floats:
-        """Return the table times x (S, D)."""
-        return np.asarray(self.table @ x + self.more[:, None] * x.sum(axis=0), np.float32)
-
-    def transposed_times(self, x: Floats) -> Floats:
-        """Return the transposed table times x (n, D)."""
-        return np.asarray(self.table.T @ x + self.more @ x, np.float32)
-
-
-class _Emitted(WithGradients):
-    """Sum of counts times log p(word | state); p (V, S) is the only matrix as large as the vocabulary."""
-
-    @staticmethod
-    def forward(ctx: Any, hidden: Tensor, weight: Tensor, bias: Tensor, counts: _Backed) -> Tensor:
-        odds, sums, largest = word_odds(hidden, weight, bias)
-        totals = torch.from_numpy(counts.totals)
-        d_hidden, d_weight, d_bias = minus_predicted(odds, sums, totals, hidden, weight)
-        seen = torch.from_numpy(counts.transposed_times(weight.numpy()))
-        rows = torch.from_numpy(counts.times(np.ones((len(hidden), 1), np.float32))[:, 0])
-        d_hidden += seen
-        d_weight += torch.from_numpy(counts.times(hidden.numpy()))
-        d_bias += rows
-        ctx.gradients = d_hidden, d_weight, d_bias, None
-        return (hidden * seen).sum() + rows @ bias - totals @ (sums.log() + largest)
+    parts = zip(hidden.split(STATES), counts.split(STATES, dim=1), strict=True)
+    return torch.stack([checkpoint(log_likelihood, *part, use_reentrant=False) for part in parts]).sum()
 
 
 def shared(counts: StateCounts, n_features: int, backing: float = 0.0) -> tuple[Floats, Floats]:

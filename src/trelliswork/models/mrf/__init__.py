@@ -13,7 +13,7 @@ from trelliswork.compute.checks import check_count
 from trelliswork.compute.sharing import Group, sharing
 from trelliswork.data import Vocabulary
 from trelliswork.data.files import shorten
-from trelliswork.data.ids import Source, read_ids
+from trelliswork.data.ids import Source
 from trelliswork.data.moments import Moments
 from trelliswork.errors import DataError, ValueRangeError
 from trelliswork.learning.report import Callback, counting_callback
@@ -55,11 +55,11 @@ from trelliswork.models.parameters import (
     option,
     parse_numbers,
 )
-from trelliswork.models.tasks import LanguageModel, Ranked, best_words, blanks, fill_blanks
+from trelliswork.models.tasks import Conditional
 
 
 @estimator
-class MRFLanguageModel(LanguageModel):
+class MRFLanguageModel(Conditional):
     r"""A language model without a direction: every word is tied to K neighbors on both sides.
 
     .. math:: p(t_1 \dots t_M \mid M) \propto \exp \sum_i \Big(\theta^0(t_i) + \sum_{l=1}^K \theta^l(x_i, x_{i+l})\Big)
@@ -85,7 +85,6 @@ class MRFLanguageModel(LanguageModel):
     """
 
     family: ClassVar[str] = "mrf-lm"
-    _sums_blanks: ClassVar[bool] = False
     _title: ClassVar[str] = "Markov random field language model"
     _fit_sets: ClassVar[str] = "_field"
 
@@ -209,7 +208,7 @@ class MRFLanguageModel(LanguageModel):
         return self._evidence(X)[0]
 
     def _evidence(self, X: Source) -> tuple[NDArray[np.float64], int]:
-        ids = self._ids(X)
+        ids = self._ids(X).sentences()
         return self._fitted_field().log_likelihoods(ids), sum(map(len, ids)) + len(ids)
 
     @property
@@ -248,23 +247,8 @@ class MRFLanguageModel(LanguageModel):
             raise ValueRangeError("n_samples must be at least 2, got 1: a single sample has no standard error.")
         return estimate(self._fitted_field(), self._some_ids(X), n_lengths, n_samples, n_steps, seed)
 
-    def fill(self, sentence: str | Sequence[str | None], n: int = 10, *, unknown: bool = False) -> list[Ranked]:
-        """Return the n most probable words for each blank (``None``, or ``___`` in a string), given all other words.
-
-        Exact for one blank. With several blanks an estimate: each list is given the best words of the others.
-        ``<unk>`` is one of the words if ``unknown``; probabilities are those of the model in either case.
-        """
-        self._check_fitted()
-        check_count("n", n)
-        words = blanks(sentence)
-        where = [t for t, word in enumerate(words) if word is None]
-        (ids,) = self._ids([[self._words[1] if word is None else word for word in words]])  # any word for blanks
-        left_out = self._left_out(unknown)
-        distributions = fill_blanks(
-            ids, where, lambda ids, t: blank_words(self._field, ids[:t], ids[t + 1 :]), self._ids_of(left_out)
-        )
-        names = self._words.items[1:]  # the pad is not a word
-        return [best_words(names, p[1:], n, left_out) for p in distributions]
+    def _blank(self, ids: NDArray[np.int64], t: int) -> NDArray[np.float64]:
+        return blank_words(self._field, ids[:t], ids[t + 1 :])
 
     def sample(
         self, n: int = 1, *, seed: int | None = None, max_length: int = 200, sweeps: int = 30
@@ -349,13 +333,9 @@ class MRFLanguageModel(LanguageModel):
     def _moments(self, X: Source | Moments, vocabulary: Vocabulary | None, counting: Any = None) -> Moments:
         return moments_of(X, self.window, vocabulary, {k: getattr(self, k) for k in WORD_LIMITS}, counting)
 
-    def _ids(self, X: Source) -> list[NDArray[np.int64]]:
-        self._check_fitted()
-        return read_ids(X, vocabulary=self._words, keep_empty=True).sentences()
-
     def _some_ids(self, X: Source) -> list[NDArray[np.int64]]:
         """Return the ids of at least one sentence."""
-        ids = self._ids(X)
+        ids = self._ids(X).sentences()
         if not ids:
             raise DataError("the text has no sentences, so there is no mean per token.")
         return ids

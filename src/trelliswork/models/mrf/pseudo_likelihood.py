@@ -6,7 +6,7 @@ r"""Pseudo-likelihood of a Markov random field by stochastic gradients: a baseli
 over the words of the text, normalized over all words (Jernite, Rush and Sontag, 2015, section 3).
 """
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -20,17 +20,12 @@ Ids = NDArray[np.int64]
 PAD = 0
 
 
-@dataclass
-class Field:
-    """Parameters in float32: unary (C,), U (C, D), W (K, C, D)."""
+class Field(NamedTuple):
+    """Parameters in float32."""
 
-    unary: torch.Tensor
-    left: torch.Tensor
-    right: torch.Tensor
-
-    def tensors(self) -> list[torch.Tensor]:
-        """Return all tensors."""
-        return [self.unary, self.left, self.right]
+    unary: torch.Tensor  # (C,)
+    left: torch.Tensor  # U (C, D)
+    right: torch.Tensor  # W (K, C, D)
 
 
 def padded_stream(ids: Ids, K: int) -> Ids:
@@ -39,39 +34,14 @@ def padded_stream(ids: Ids, K: int) -> Ids:
     return np.concatenate([np.zeros(K, np.int64), np.repeat(np.maximum(ids, PAD), repeats)])
 
 
-def log_p_of_all(
-    field: Field, text: torch.Tensor, places: torch.Tensor
-) -> tuple[torch.Tensor, list[torch.Tensor], torch.Tensor]:
-    """Return log p (n, C) of all words at some places, and the vectors of their contexts: K of (n, D), and (n, D)."""
-    K = len(field.right)
-    lefts = [field.left[text[places - d]] for d in range(1, K + 1)]
-    behind = sum((field.right[d - 1][text[places + d]] for d in range(1, K + 1)), torch.zeros_like(lefts[0]))
+def log_likelihoods(field: Field, text: torch.Tensor, places: torch.Tensor) -> torch.Tensor:
+    """Return log p (n,) of the words at some places of a padded text. Time O(n K C D), memory O(n C)."""
+    distances = range(1, len(field.right) + 1)
+    behind = torch.stack([field.right[d - 1][text[places + d]] for d in distances]).sum(0)
     scores = torch.addmm(field.unary, behind, field.left.T)
-    for d in range(K):
-        scores.addmm_(lefts[d], field.right[d].T)
-    scores[:, PAD] = -torch.inf
-    return torch.log_softmax(scores, 1), lefts, behind
-
-
-def gradients(field: Field, text: torch.Tensor, places: torch.Tensor) -> tuple[float, Field]:
-    """Return the sum of log p over some places of a padded text, and its gradient.
-
-    Time O(n K C D), memory O(n C).
-    """
-    K, words = len(field.right), text[places]
-    log_p, lefts, behind = log_p_of_all(field, text, places)
-    rows = torch.arange(len(places))
-    value = float(log_p[rows, words].double().sum())
-    slope = log_p.exp_().neg_()
-    slope[rows, words] += 1
-    gradient = Field(slope.sum(0), slope.T @ behind, torch.empty_like(field.right))
-    for d in range(K):
-        gradient.right[d] = slope.T @ lefts[d]
-        gradient.left.index_add_(0, text[places - d - 1], slope @ field.right[d])
-    back = slope @ field.left
-    for d in range(K):
-        gradient.right[d].index_add_(0, text[places + d + 1], back)
-    return value, gradient
+    for d in distances:
+        scores = torch.addmm(scores, field.left[text[places - d]], field.right[d - 1].T)
+    return scores.gather(1, text[places][:, None])[:, 0] - scores[:, PAD + 1 :].logsumexp(1)
 
 
 def train(
@@ -91,60 +61,34 @@ def train(
     The field ends as the best one. ``text`` comes from ``padded_stream``. Iterations are epochs. The penalty is
     l2 * |U, W|^2 for the text as a whole; without ``unary`` that is left unchanged.
     """
-    adam, named = torch.optim.Adam(field.tensors(), maximize=True), {str(k): t for k, t in enumerate(field.tensors())}
-    run = _Epochs(
-        field, adam, text, batch_size, max_iter, learning_rate, l2, unary, torch.Generator().manual_seed(seed)
-    )
-    found, report = descend(run, named, adam, watch, max_iter=max_iter)
+    stream, places = torch.from_numpy(text), torch.from_numpy(np.flatnonzero(text != PAD))
+    learned = {name: x.requires_grad_() for name, x in field._asdict().items() if unary or name != "unary"}
+    adam, rng = torch.optim.Adam(learned.values()), torch.Generator().manual_seed(seed)
+    n, per_epoch = len(places), -(-len(places) // batch_size)
+    orders = ((k, torch.randperm(n, generator=rng)) for k in range(1, max_iter + 1))
+
+    def epoch(number: int) -> Step:
+        order, total = next(order for k, order in orders if k == number), 0.0  # those before an interruption too
+        for b, batch in enumerate(order.split(batch_size), start=(number - 1) * per_epoch + 1):
+            log_p = log_likelihoods(field, stream, places[batch])
+            adam.zero_grad()
+            (l2 / n * (field.left.square().sum() + field.right.square().sum()) - log_p.mean()).backward()
+            adam.param_groups[0]["lr"] = learning_rate * (1 - 0.9 * b / (per_epoch * max_iter))
+            adam.step()
+            total += float(log_p.detach().double().sum())
+        return Step(number, -total / n, n_evaluations=number * per_epoch)
+
+    found, report = descend(epoch, learned, adam, watch, max_iter=max_iter)
     if watch.best_iteration:
         report.value = report.history[watch.best_iteration - 1].value
-    for name, tensor in named.items():
-        tensor.copy_(torch.from_numpy(found[name]))
+    for name, tensor in learned.items():
+        tensor.requires_grad_(False).copy_(torch.from_numpy(found[name]))
     return report
 
 
-@dataclass
-class _Epochs:
-    """Epochs of steps; each has its own order of the words, of a sequence of random orders."""
-
-    field: Field
-    adam: torch.optim.Adam
-    text: Ids
-    batch_size: int
-    max_iter: int
-    learning_rate: float
-    l2: float
-    unary: bool
-    rng: torch.Generator
-    drawn: int = 0  # orders
-
-    def __call__(self, epoch: int) -> Step:
-        """Run an epoch, counted from 1."""
-        stream, places = torch.from_numpy(self.text), torch.from_numpy(np.flatnonzero(self.text != PAD))
-        field, n = self.field, len(places)
-        while self.drawn < epoch:  # orders of epochs before an interruption too
-            order, self.drawn = torch.randperm(n, generator=self.rng), self.drawn + 1
-        total, per_epoch = 0.0, -(-n // self.batch_size)
-        for b, batch in enumerate(order.split(self.batch_size), start=(epoch - 1) * per_epoch + 1):
-            gain, gradient = gradients(field, stream, places[batch])
-            if not self.unary:
-                gradient.unary.zero_()
-            for tensor, slope in zip(field.tensors(), gradient.tensors(), strict=True):
-                slope /= len(batch)
-                if self.l2 and tensor is not field.unary:
-                    slope.add_(tensor, alpha=-2 * self.l2 / n)
-                tensor.grad = slope
-            self.adam.param_groups[0]["lr"] = self.learning_rate * (1 - 0.9 * b / (per_epoch * self.max_iter))
-            self.adam.step()
-            total += gain
-        return Step(epoch, -total / n, n_evaluations=epoch * per_epoch)
-
-
+@torch.no_grad()
 def mean_log_p(field: Field, text: Ids, batch_size: int = 512) -> float:
     """Return the mean log p of a word given its neighbors, of a padded text."""
     stream, places = torch.from_numpy(text), torch.from_numpy(np.flatnonzero(text != PAD))
-    total = 0.0
-    for part in places.split(batch_size):
-        log_p, _, _ = log_p_of_all(field, stream, part)
-        total += float(log_p.gather(1, stream[part][:, None]).double().sum())
+    total = sum(float(log_likelihoods(field, stream, part).double().sum()) for part in places.split(batch_size))
     return total / len(places)

@@ -14,7 +14,7 @@ from trelliswork.data.vocabulary import strings
 from trelliswork.errors import DataError
 from trelliswork.features.knowledge import Knowledge
 from trelliswork.models.base import Arrays, check_finite
-from trelliswork.models.hmm.decoding import FirstOrder, HigherOrder, StateChain
+from trelliswork.models.hmm.decoding import StateChain
 from trelliswork.models.mrf_tagger.features import TaggerFeatures
 
 Floats = NDArray[np.float64]
@@ -71,8 +71,6 @@ def tag_chain(phi: Floats) -> StateChain:
     ``phi`` (K, T + 1, T + 1) scores pairs of tags at distances 1 to K; the last tag is the pad.
     """
     K, pad = len(phi), phi.shape[1] - 1
-    if K == 1:
-        return FirstOrder(phi[0, pad, :pad].copy(), phi[0, :pad, :pad].copy(), phi[0, :pad, pad].copy())
     table = np.zeros((pad + 1,) * (K + 1))  # [tag at distance K, ..., tag before, tag]
     for k in range(1, K + 1):
         shape = [1] * (K + 1)
@@ -86,7 +84,7 @@ def tag_chain(phi: Floats) -> StateChain:
         end += phi[back - 1 :, :, pad].sum(axis=0).reshape(shape)
     table[..., pad] = end
     table[(pad,) * (K + 1)] = -np.inf  # no sentence is empty
-    return HigherOrder(table, None, True)
+    return StateChain(table, None)
 
 
 def emission_rows(
