@@ -240,23 +240,6 @@ def test_next_states():
     assert_allclose(float(found.reshape(-1) @ emission[2].exp()), np.exp(evidence[0] - evidence[1]))
 
 
-def test_samples_follow_the_posterior():
-    model = random_blocks(2, 2, 4, seed=4)
-    start, matrix, emission = one_block(model)
-    tokens, rng = [1, None, (0, 3)], np.random.default_rng(0)
-    rows = torch.stack([emission[1], emission.logsumexp(0), emission[[0, 3]].logsumexp(0)])
-    messages = Messages(*model[:2], patterns(model, tokens))
-    drawn = np.array([messages.sample(rng) for _ in range(3000)])
-    want = enumerate_states(start, matrix.dense()[0], rows, range(3))[1]
-    for t in range(3):
-        assert_allclose(np.bincount(drawn[:, t], minlength=4) / 3000, want[t], atol=0.035)
-    pairs = np.zeros((4, 4))
-    np.add.at(pairs, (drawn[:, 0], drawn[:, 1]), 1 / 3000)
-    a = matrix.dense()[0]
-    both = (start + rows[0]).exp()[:, None] * a * (rows[1].exp() * (a @ rows[2].exp()))[None]
-    assert_allclose(pairs, both / both.sum(), atol=0.035)
-
-
 @given(st.lists(st.integers(1, 7), min_size=1, max_size=40))
 def test_packing_keeps_every_word(lengths):
     offsets = np.concatenate([[0], np.cumsum(lengths)])

@@ -53,7 +53,7 @@ def test_log_likelihoods_are_those_of_a_softmax(monkeypatch, scores):
     )
     assert_allclose(log_likelihoods(p, contexts, words), expected.numpy(), rtol=1e-12)
     pieces = _Pieces.of(contexts, words, rng)
-    some, counts, rows, targets = next(pieces.batches(1000, rng))
+    some, counts, rows, targets = next(pieces.batches(1000, rng.permutation(len(pieces.context))))
     value = log_likelihood(p, some, counts.double(), rows, targets)
     assert_allclose(value.item(), expected.sum().item(), rtol=1e-12)
 
@@ -63,7 +63,8 @@ def test_every_token_is_used_once_per_epoch(size):
     rng = np.random.default_rng(0)
     contexts, words = rng.integers(0, 3, (500, 2)), rng.integers(0, 7, 500)
     seen = Counter()
-    for some, n, rows, targets in _Pieces.of(contexts, words, rng).batches(size, rng):
+    pieces = _Pieces.of(contexts, words, rng)
+    for some, n, rows, targets in pieces.batches(size, rng.permutation(len(pieces.context))):
         assert n.sum() == len(targets) <= size + 16
         seen.update(zip(*some[rows].T.tolist(), targets.tolist(), strict=True))
     assert seen == Counter(zip(*contexts.T.tolist(), words.tolist(), strict=True))

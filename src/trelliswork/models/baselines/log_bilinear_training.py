@@ -6,11 +6,10 @@ contexts (one third of the tokens of English text at K = 2), each with the words
 
 from __future__ import annotations
 
-import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import pairwise
-from typing import TYPE_CHECKING, NamedTuple
+from itertools import count, pairwise
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import torch
@@ -19,8 +18,9 @@ from torch import Tensor
 
 from trelliswork.compute.limits import check_cost
 from trelliswork.compute.torch_threads import one_thread
+from trelliswork.learning.descent import descend
 from trelliswork.learning.report import FitReport, Step
-from trelliswork.learning.watch import Saved, Watch
+from trelliswork.learning.watch import Watch
 from trelliswork.models.baselines.base import Tokens
 from trelliswork.models.baselines.ngrams import positions_in_sentence
 
@@ -93,9 +93,9 @@ class _Pieces:
         firsts = np.flatnonzero(new)
         return cls(sorted_contexts[firsts], np.append(firsts, len(words)), words[order], order)
 
-    def batches(self, size: int, rng: np.random.Generator) -> Iterator[Batch]:
-        """Yield random batches of about ``size`` tokens."""
-        order, N = rng.permutation(len(self.context)), len(self.words)
+    def batches(self, size: int, order: Tokens) -> Iterator[Batch]:
+        """Yield batches of about ``size`` tokens, of the pieces in some order."""
+        N = len(self.words)
         lengths = np.diff(self.ends)[order]
         edges = np.searchsorted(np.cumsum(lengths), np.arange(0, N + size, size), side="right")
         for a, b in pairwise(np.unique(edges).tolist()):
@@ -132,35 +132,25 @@ def train(p: LBLParameters, data: tuple[Tokens, Tokens], watch: Watch, model: Lo
     After an epoch without an improvement on the development data (without such data, of training) it continues from the
     best epoch with half the rate.
     """
-    rng, adagrad = np.random.default_rng(model.seed), torch.optim.Adagrad(p, lr=model.learning_rate, eps=_EPSILON)
-    report, options = FitReport(False, f"{model.max_iter} epochs", np.nan), adagrad.param_groups[0]
-    best, best_value, worse = [x.clone() for x in p], -np.inf, 0
-    groups = {"now": p, "best": best, "sums": [adagrad.state[x]["sum"] for x in p]}
+    adagrad, n_tokens = torch.optim.Adagrad(p, lr=model.learning_rate, eps=_EPSILON), len(data[1])
+    best, rng = LBLParameters(*(x.clone() for x in p)), np.random.default_rng(model.seed)
+    each = ((k, _Pieces.of(*data, rng)) for k in count(1))
+    shuffled = ((k, pieces, rng.permutation(len(pieces.context))) for k, pieces in each)
 
-    def state() -> Saved:
-        plain = {"rng": rng.bit_generator.state, "rate": options["lr"], "best_value": best_value, "worse": worse}
-        arrays = {f"{name}.{k}": x.numpy() for name, group in groups.items() for k, x in enumerate(group)}
-        return plain | {"history": report.steps()}, arrays
+    def settled(steps: list[Step]) -> str | None:
+        """Take note of the last epoch, before the next one."""
+        since, n_worse = _since_best(steps)
+        for kept, now in zip(best, p, strict=True):
+            now.copy_(kept) if since else kept.copy_(now)
+        adagrad.param_groups[0]["lr"] = model.learning_rate / 2**n_worse
+        ended = watch.development is None and since >= watch.patience
+        return f"no better likelihood for {since} epochs" if ended else None
 
-    saved = watch.resume()
-    if saved is not None:
-        plain, arrays = saved
-        rng.bit_generator.state = plain["rng"]
-        options["lr"], best_value, worse = plain["rate"], plain["best_value"], plain["worse"]
-        report.resume(plain["history"])
-        for name, group in groups.items():
-            _copy(group, [torch.from_numpy(arrays[f"{name}.{k}"]) for k in range(len(group))])
-    started, n_tokens = time.perf_counter() - report.seconds, len(data[1])
-    while True:
-        if watch.development is None and worse >= watch.patience:
-            report.reason, report.converged = f"no better likelihood for {worse} epochs", True
-            break
-        iteration = report.n_iter + 1
-        if iteration > model.max_iter:
-            break
+    def epoch(number: int) -> Step:
+        pieces, order = next(found for k, *found in shuffled if k == number)  # after those before an interruption
         total = 0.0
         with one_thread():  # so that results do not depend on the number of threads
-            for batch in _Pieces.of(*data, rng).batches(model.batch_size, rng):
+            for batch in pieces.batches(model.batch_size, order):
                 n = len(batch[3])
                 for x in p:
                     x.requires_grad_()
@@ -172,32 +162,24 @@ def train(p: LBLParameters, data: tuple[Tokens, Tokens], watch: Watch, model: Lo
                     x.requires_grad_(False)
                     x.grad = slope
                 adagrad.step()
-        step = Step(
-            iteration,
-            -total / n_tokens,
-            seconds=time.perf_counter() - started,
-            learning_rate=options["lr"],
-            n_tokens=iteration * n_tokens,
-        )
-        report.add(step)
-        measured = watch.measure(step, {})
-        value = total / n_tokens if measured is None else measured
-        if value > best_value:
-            best_value, worse = value, 0
-            _copy(best, p)
-        else:
-            worse, options["lr"] = worse + 1, options["lr"] / 2
-            _copy(p, best)
-        reason = watch.after(step, {}, state)
-        if reason is not None:
-            report.reason, report.converged = reason, not watch.interrupted
-            break
-    watch.finish({}, report)
-    _copy(p, best)
-    report.value = report.history[max(report.n_iter - worse, 1) - 1].value
+        rate = adagrad.param_groups[0]["lr"]
+        return Step(number, -total / n_tokens, learning_rate=rate, n_tokens=number * n_tokens)
+
+    tensors = p._asdict() | {f"best {name}": x for name, x in best._asdict().items()}
+    _, report = descend(
+        epoch, tensors, adagrad, watch, max_iter=model.max_iter, settled=settled, snapshot=dict[str, Any]
+    )
+    settled(report.history)
+    for kept, now in zip(best, p, strict=True):
+        now.copy_(kept)
+    report.value = report.history[max(report.n_iter - _since_best(report.history)[0], 1) - 1].value
     return report
 
 
-def _copy(targets: Iterable[Tensor], sources: Iterable[Tensor]) -> None:
-    for target, source in zip(targets, sources, strict=True):
-        target.copy_(source)
+def _since_best(steps: list[Step]) -> tuple[int, int]:
+    """Return the number of epochs since the best one, and of all that were no better than those before."""
+    since, n_worse, best = 0, 0, -np.inf
+    for step in steps:
+        value = -step.value if step.dev is None else step.dev
+        since, n_worse, best = (0, n_worse, value) if value > best else (since + 1, n_worse + 1, best)
+    return since, n_worse
