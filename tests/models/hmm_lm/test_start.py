@@ -146,7 +146,7 @@ def test_emissions_are_taught_a_part_of_the_states_at_a_time(monkeypatch):
         value = hmm_lm_start._emitted(network, counts)
         output = network.word_output
         found.append([value, *torch.autograd.grad(value, [network.word_embedding, output.weight, output.bias])])
-    assert_allclose(found[0][0].detach(), (counts * network.log_emission()).sum().detach(), rtol=1e-5)
+    assert_allclose(found[0][0].detach(), (counts.T * network.log_emission()).sum().detach(), rtol=1e-5)
     for one, other in zip(*found, strict=True):
         assert_allclose(one.detach(), other.detach(), rtol=1e-4, atol=1e-5)
 

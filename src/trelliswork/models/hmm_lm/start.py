@@ -8,7 +8,6 @@ import torch
 from numpy.typing import NDArray
 from scipy import sparse
 from torch import Tensor
-from torch.utils.checkpoint import checkpoint
 
 from trelliswork.models.hmm_lm.clusters import StateCounts, clustered_counts
 from trelliswork.models.hmm_lm.network import StateNetwork
@@ -45,11 +44,9 @@ def teach(network: StateNetwork, counts: StateCounts, n_steps: int, *, backing: 
     step costs O(V S hidden + S R hidden). Features are fitted as intermediate classes: p(feature | state) and
     p(next state | feature).
     """
-    emission = counts.emission if isinstance(counts.emission, np.ndarray) else counts.emission.toarray()
-    words = torch.from_numpy(emission.sum(axis=1, dtype=np.float32))
-    emission = (
-        torch.from_numpy(emission.astype(np.float32)) + backing / float(words.sum().clamp_min(1e-30)) * words[:, None]
-    )
+    dense = counts.emission if isinstance(counts.emission, np.ndarray) else counts.emission.toarray()
+    words = torch.from_numpy(dense.sum(axis=1, dtype=np.float32))
+    emission = torch.from_numpy(dense.T.astype(np.float32)) + words * (backing / float(words.sum().clamp_min(1e-30)))
     start, total = torch.from_numpy(counts.start), float(emission.sum(dtype=torch.float64))
     follow = _featured(network, counts, backing)
     optimizer = torch.optim.AdamW([p for p in network.parameters() if p.requires_grad], TEACHING_RATE, weight_decay=0)
@@ -81,15 +78,10 @@ def _featured(network: StateNetwork, counts: StateCounts, backing: float) -> Cal
 
 
 def _emitted(network: StateNetwork, counts: Tensor) -> Tensor:
-    """Return the expected log-likelihood of counts (V, S) of words; the gradients of a part of the states at a time."""
-    hidden, output = network.emitting(), network.word_output
-
-    def log_likelihood(vectors: Tensor, own: Tensor) -> Tensor:
-        scores = torch.addmm(output.bias[:, None], output.weight, vectors.T)
-        return (own * torch.log_softmax(scores, dim=0)).sum()
-
-    parts = zip(hidden.split(STATES), counts.split(STATES, dim=1), strict=True)
-    return torch.stack([checkpoint(log_likelihood, *part, use_reentrant=False) for part in parts]).sum()
+    """Return the expected log-likelihood of counts (S, V) of words."""
+    output, parts = network.word_output, zip(network.emitting().split(STATES), counts.split(STATES), strict=True)
+    # One matrix as large as the counts is kept, log p; those beside it are of some states only.
+    return torch.stack([(own * torch.log_softmax(output(vectors), dim=1)).sum() for vectors, own in parts]).sum()
 
 
 def shared(counts: StateCounts, n_features: int, backing: float = 0.0) -> tuple[Floats, Floats]:

@@ -30,7 +30,6 @@ from trelliswork.models.mrf.queries import (
 )
 from trelliswork.models.mrf.spectral import learn_spectral
 from trelliswork.models.mrf.training import (
-    WORD_LIMITS,
     Algorithm,
     Bound,
     Form,
@@ -181,7 +180,7 @@ class MRFLanguageModel(Conditional):
         self._check_parameters()
         check(self, X, dev, start, checkpoint)
         counting = counting_callback(callback)
-        moments = self._moments(X, None, counting)
+        moments = moments_of(self, X, None, counting)
         run: Any = {"checkpoint": checkpoint, "callback": callback, "max_minutes": max_minutes}
         if self.algorithm == "pseudo-likelihood":
             field, report = learn_pseudo(self, X, moments, dev, **run)  # type: ignore[arg-type]
@@ -189,7 +188,7 @@ class MRFLanguageModel(Conditional):
             other = None
             if dev is not None:
                 with sharing(Group()):  # all ranks of a group have all of it
-                    other = self._moments(dev, moments.vocabulary, counting)
+                    other = moments_of(self, dev, moments.vocabulary, counting)
             if self.algorithm == "lifted":
                 first = None if start is None else start._same_words(moments.vocabulary)
                 field, report = learn_lifted(self, moments, other, start=first, **run)
@@ -245,7 +244,10 @@ class MRFLanguageModel(Conditional):
             check_count(name, value)
         if n_samples < 2:
             raise ValueRangeError("n_samples must be at least 2, got 1: a single sample has no standard error.")
-        return estimate(self._fitted_field(), self._some_ids(X), n_lengths, n_samples, n_steps, seed)
+        field, ids = self._fitted_field(), self._ids(X).sentences()
+        if not ids:
+            raise DataError("the text has no sentences, so there is no mean per token.")
+        return estimate(field, ids, n_lengths, n_samples, n_steps, seed)
 
     def _blank(self, ids: NDArray[np.int64], t: int) -> NDArray[np.float64]:
         return blank_words(self._field, ids[:t], ids[t + 1 :])
@@ -329,16 +331,6 @@ class MRFLanguageModel(Conditional):
         if self._words.items != vocabulary.items:
             raise ValueRangeError("start has another vocabulary: count both texts with the same one.")
         return self._field
-
-    def _moments(self, X: Source | Moments, vocabulary: Vocabulary | None, counting: Any = None) -> Moments:
-        return moments_of(X, self.window, vocabulary, {k: getattr(self, k) for k in WORD_LIMITS}, counting)
-
-    def _some_ids(self, X: Source) -> list[NDArray[np.int64]]:
-        """Return the ids of at least one sentence."""
-        ids = self._ids(X).sentences()
-        if not ids:
-            raise DataError("the text has no sentences, so there is no mean per token.")
-        return ids
 
     def _state(self) -> tuple[dict[str, Any], Arrays]:
         plain, arrays = self._field.state()

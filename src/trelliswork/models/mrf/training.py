@@ -105,16 +105,10 @@ def cover(model: "MRFLanguageModel") -> Array:
 
 
 def moments_of(
-    X: Source | Moments,
-    K: int,
-    vocabulary: Vocabulary | None,
-    limits: dict[str, Any],
-    counting: CountCallback | None,
+    model: "MRFLanguageModel", X: Source | Moments, vocabulary: Vocabulary | None, counting: CountCallback | None
 ) -> Moments:
-    """Return the moments of a text, with a given or its own vocabulary; given moments must match K and vocabulary.
-
-    ``limits`` has a value for each of ``WORD_LIMITS``.
-    """
+    """Return the moments of a text, with a given or its own vocabulary; given moments must match K and vocabulary."""
+    K, limits = model.window, {name: getattr(model, name) for name in WORD_LIMITS}
     if not isinstance(X, Moments):
         if vocabulary is not None:
             return count_moments(X, K, vocabulary=vocabulary, callback=counting)
