@@ -16,7 +16,7 @@ import shutil
 import zlib
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
-from functools import partial, reduce
+from functools import reduce
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -51,7 +51,6 @@ MODEL = Layout("a model", "model.json", "weights", "train again", 1)
 MOMENTS = Layout("moments", "moments.json", "moments", "count again with 'trelliswork data count'", 1)
 HEAD = b'{"checksum": "'  # first bytes of a description; then the checksum of what follows `", `
 TRIES = 20  # to read a directory that others replace at the same time
-READ = 1 << 20  # bytes of a file that are read at a time
 PIECE = 1 << 26  # bytes of an array that are written at a time
 SPACE = 1 << 20  # free bytes needed to save anything
 
@@ -68,7 +67,12 @@ def save_model(
     chunks = _safetensors(arrays)
     name = f"{layout.arrays}-{_checksum(*chunks)[:16]}.safetensors"
     head = {"kind": kind, "format": layout.format, "trelliswork": __version__, **description}
-    head["files"] = {name: {"bytes": sum(map(len, chunks)), "crc32": _crc(_pieces(chunks))}}
+    head["files"] = {
+        name: {
+            "bytes": sum(map(len, chunks)),
+            "crc32": reduce(lambda crc, piece: zlib.crc32(piece, crc), _pieces(chunks), 0),
+        }
+    }
     is_new = False
     try:
         if not folder.is_dir():
@@ -309,14 +313,9 @@ def _arrays_of(description: dict[str, Any], layout: Layout) -> tuple[str, int]:
 
 
 def _is_whole(file: Path, crc: int) -> bool:
-    """Return whether a file has its checksum."""
-    with file.open("rb") as stream:
-        return _crc(iter(partial(stream.read, READ), b"")) == crc
-
-
-def _crc(pieces: Iterable[bytes | memoryview]) -> int:
-    """Return the CRC-32 of a file, which takes a fifth of the time of a hash: large models are loaded often."""
-    return reduce(lambda crc, piece: zlib.crc32(piece, crc), pieces, 0)
+    """Return whether a file has its checksum: CRC-32, which takes a fifth of the time of a hash."""
+    with file.open("rb") as stream, mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ) as pages:
+        return zlib.crc32(pages) == crc
 
 
 def _version(file: Path) -> tuple[int, int] | None:

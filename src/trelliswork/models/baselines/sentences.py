@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+from numba import typeof
 from numpy.typing import NDArray
 
 from trelliswork.compute import threads
@@ -35,13 +36,19 @@ class SentenceScorer:
         store = kernels.Store(*(_fixed(array) for array in tables.store))
         self._model = kernels.Model(store, _fixed(tables.numbers), tables.C, tables.interpolated)
         self._index: Any = None  # of the words, and the stand-in for others; False if a word has white space
+        self._call: Any = None  # compiled code for texts, without Numba's search for types: a third of a short call
 
     def _words(self) -> Any:
         """Return the index of the words and the id of the stand-in for others, or False if there is no index."""
         if self._index is None:
             index, name = word_index(self._vocabulary), self._vocabulary.unknown_word
             unknown = -1 if name is None else self._vocabulary.items.index(name)  # not by all ids
-            self._index = index is not None and (type(index)(*(_fixed(array) for array in index)), unknown)
+            words = index is not None and (type(index)(*(_fixed(array) for array in index)), unknown)
+            if words:
+                arguments = b"", 0, self._model, *words, _END, np.empty(1)
+                kernels.score_text(*arguments)
+                self._call = kernels.score_text.overloads[tuple(map(typeof, arguments))].entry_point
+            self._index = words  # last: other threads look for it
         return self._index
 
     def ids(self, ids: Ints, offsets: Ints) -> Floats:
@@ -65,7 +72,7 @@ class SentenceScorer:
             text = (_SEPARATOR.join(sentence) if is_list else sentence).encode()  # type: ignore[attr-defined]
         except (TypeError, UnicodeEncodeError):  # not words
             return False
-        n: int = kernels.score_text(text, int(is_list), self._model, *words, _END, log_p)
+        n: int = self._call(text, int(is_list), self._model, *words, _END, log_p)
         return n == len(sentence) + 1 if is_list else n != kernels.OTHER
 
     def log_evidence(self, sentences: Sequence[Sentence], *, split: bool) -> Floats | None:
@@ -99,7 +106,7 @@ class SentenceScorer:
         except (TypeError, UnicodeEncodeError):
             return False
         ends = np.empty(len(lengths), np.int64)
-        if kernels.score_text(text, int(split), self._model, *self._index, ends, log_p) == kernels.OTHER:
+        if self._call(text, int(split), self._model, *self._index, ends, log_p) == kernels.OTHER:
             return False
         return not split or bool((np.diff(ends, prepend=0) == lengths + 1).all())
 
