@@ -67,12 +67,8 @@ def save_model(
     chunks = _safetensors(arrays)
     name = f"{layout.arrays}-{_checksum(*chunks)[:16]}.safetensors"
     head = {"kind": kind, "format": layout.format, "trelliswork": __version__, **description}
-    head["files"] = {
-        name: {
-            "bytes": sum(map(len, chunks)),
-            "crc32": reduce(lambda crc, piece: zlib.crc32(piece, crc), _pieces(chunks), 0),
-        }
-    }
+    crc = reduce(lambda crc, piece: zlib.crc32(piece, crc), _pieces(chunks), 0)
+    head["files"] = {name: {"bytes": sum(map(len, chunks)), "crc32": crc}}
     is_new = False
     try:
         if not folder.is_dir():
