@@ -147,7 +147,8 @@ def train(p: LBLParameters, data: tuple[Tokens, Tokens], watch: Watch, model: Lo
         return f"no better likelihood for {since} epochs" if ended else None
 
     def epoch(number: int) -> Step:
-        pieces, order = next(found for k, *found in shuffled if k == number)  # after those before an interruption
+        # Those before an interruption are drawn, too.
+        pieces, order = next((one, order) for k, one, order in shuffled if k == number)
         total = 0.0
         with one_thread():  # so that results do not depend on the number of threads
             for batch in pieces.batches(model.batch_size, order):
