@@ -138,7 +138,7 @@ def test_sharing_features_never_lowers_the_likelihood(monkeypatch):
 def test_emissions_are_taught_a_part_of_the_states_at_a_time(monkeypatch):
     network, counts = (
         StateNetwork(NetworkShape(7, 5, 4, 3)),
-        torch.rand(5, 7, generator=torch.Generator().manual_seed(0)),
+        torch.rand(7, 5, generator=torch.Generator().manual_seed(0)),
     )
     found = []
     for size in (3, 7):
