@@ -23,19 +23,21 @@ def descend(
     max_iter: int,
     settled: Callable[[list[Step]], str | None] = lambda steps: None,
     snapshot: Callable[[], Arrays] | None = None,
+    seconds: float = 0.0,
 ) -> tuple[Arrays, FitReport]:
     """Run epochs until there is a reason to stop; return the best parameters, or the last ones, and the report.
 
     ``epoch(number)``, counted from 1, updates the tensors in place by the optimizer, and must depend on them and the
     number alone, so that a resumed run ends as an uninterrupted one. ``settled`` returns from all steps why training
     has converged. ``snapshot`` returns the parameters that the watch measures and keeps, by default the tensors.
+    ``seconds`` is the time that was spent before the first epoch.
     """
     report, take = FitReport(False, f"{max_iter} epochs", math.nan), snapshot or partial(_arrays, tensors)
     saved = watch.resume()
     if saved is not None:
         report.resume(saved[0]["history"])
         restore(tensors, optimizer, saved[1])
-    started = time.perf_counter() - report.seconds
+    started = time.perf_counter() - (seconds if saved is None else report.seconds)
     while (end := settled(report.history)) is None and report.n_iter < max_iter:
         step = epoch(report.n_iter + 1)
         step.seconds = time.perf_counter() - started

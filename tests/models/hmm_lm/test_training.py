@@ -17,9 +17,10 @@ from trelliswork.models.hmm_lm.network import BlockNetwork, NetworkShape, StateN
 from trelliswork.models.hmm_lm.objective import Sentences, batch_evidence
 from trelliswork.models.hmm_lm.training import (
     TrainingSettings,
-    _Trainer,
     batches,
+    epochs_until,
     log_evidences,
+    schedule,
     text_development,
     train,
 )
@@ -290,27 +291,17 @@ def test_the_rate_grows_at_first_then_falls_and_a_start_counts():
     report = train(StateNetwork(NetworkShape(3, 9, 4)), patterned_text(), settings, Watch(), seconds=100)
     rates = [step.learning_rate for step in report.history]
     assert_allclose(rates, 0.005 * (1 + np.cos(np.pi * np.arange(8) / 8)), rtol=1e-6)
-    settings = TrainingSettings(1, 10, 0.01)
-    network, rates = StateNetwork(NetworkShape(3, 9, 4)), []
-    trainer = _Trainer(network, patterned_text(), settings, Watch(), 0.0)
-    for n in range(4):
-        trainer._step(np.arange(2), n, 100)
-        rates.append(trainer.optimizer.param_groups[0]["lr"])
-    assert_allclose(np.diff(rates), rates[0], rtol=0.01)  # in equal steps
+    factors = [schedule(n / 100, 1 / 100, 1) for n in range(4)]
+    assert_allclose(np.diff(factors), factors[0], rtol=0.01)  # in equal steps
     assert 100 < report.history[0].seconds < 200
 
 
 def test_the_time_limit_chooses_the_number_of_epochs():
-    network = StateNetwork(NetworkShape(3, 9, 4))
+    watch, now = Watch(max_minutes=1.0), time.perf_counter()
+    assert [epochs_until(watch, seconds, now, 40) for seconds in (60 / 1.05 / 4.5, 1000.0, 1e-9)] == [4, 1, 40]
     settings = TrainingSettings(40, 10, 0.01, fit_time=True)
-    trainer = _Trainer(network, patterned_text(), settings, Watch(max_minutes=1.0), 0.0)
-    trainer.started = time.perf_counter()
-    trainer._fit_time(seconds=60 / 1.05 / 4.5)
-    assert trainer.at.epochs == 4
-    trainer._fit_time(seconds=1000.0)
-    assert trainer.at.epochs == 1
-    trainer._fit_time(seconds=0.0)
-    assert trainer.at.epochs == 40
+    report = train(StateNetwork(NetworkShape(3, 9, 4)), patterned_text(), settings, Watch(max_minutes=1e-6))
+    assert report.reason == "1 epochs" or "time limit" in report.reason
 
 
 def test_the_recipe():

@@ -8,8 +8,7 @@ import math
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import dataclass
 
 import numpy as np
 import torch
@@ -17,10 +16,9 @@ from numpy.typing import NDArray
 
 from trelliswork.compute import threads
 from trelliswork.inference import lowrank
-from trelliswork.learning import descent
-from trelliswork.learning.checkpoint import Arrays
+from trelliswork.learning.descent import descend
 from trelliswork.learning.report import FitReport, Step
-from trelliswork.learning.watch import Development, Saved, Watch
+from trelliswork.learning.watch import Development, Watch
 from trelliswork.models.hmm_lm.network import Network
 from trelliswork.models.hmm_lm.objective import Sentences, batch_evidence
 
@@ -52,16 +50,6 @@ def text_development(network: Network, sentences: Sentences) -> Development:
         return float(log_evidences(network, sentences).sum()) / sentences.n_tokens if len(sentences) else 0.0
 
     return Development("log-probability per token", measure)
-
-
-@dataclass
-class _Position:
-    """The position of a run: all that a checkpoint holds besides tensors."""
-
-    epoch: int = 0
-    epochs: int = 0  # in all
-    seconds: float = 0.0
-    tokens: int = 0
 
 
 @contextmanager
@@ -103,87 +91,61 @@ def train(
     The watch is called after each epoch, which counts as an iteration; ``seconds`` is the time that the initialization
     took.
     """
-    with torch_threads(network):
-        return _Trainer(network, sentences, settings, watch, seconds).run()
+    s, lengths, started = settings, np.diff(sentences.offsets), time.perf_counter() - seconds
+    parameters = {name: p for name, p in network.named_parameters() if p.requires_grad}
+    optimizer = torch.optim.AdamW(parameters.values(), lr=s.learning_rate, weight_decay=0.0, fused=True)
+    epochs = torch.tensor(s.max_iter)  # in all; a part of checkpoints
 
-
-class _Trainer:
-    def __init__(
-        self, network: Network, sentences: Sentences, settings: TrainingSettings, watch: Watch, seconds: float
-    ) -> None:
-        self.network, self.sentences, self.settings, self.watch = network, sentences, settings, watch
-        self.lengths = np.diff(sentences.offsets)
-        self.parameters = {name: p for name, p in network.named_parameters() if p.requires_grad}
-        self.optimizer = torch.optim.AdamW(
-            self.parameters.values(), lr=settings.learning_rate, weight_decay=0.0, fused=True
-        )
-        self.report = FitReport(False, "", math.nan)
-        self.at = _Position(epochs=settings.max_iter, seconds=seconds)
-        saved = watch.resume()
-        if saved is not None:
-            self._restore(*saved)
-
-    def run(self) -> FitReport:
-        """Train epochs until there is a reason to stop."""
-        self.started = time.perf_counter() - self.at.seconds
-        at, report = self.at, self.report
-        while not report.reason and at.epoch < at.epochs:
-            nats, parts = 0.0, batches(self.lengths, self.settings.batch_tokens, self.settings.seed, at.epoch)
-            began = time.perf_counter()
-            for n, part in enumerate(parts):
-                nats += self._step(part, n, len(parts))
-                if self.settings.fit_time and at.epoch == 0 and n + 1 == min(TIMED, len(parts)):
-                    self._fit_time((time.perf_counter() - began) * len(parts) / (n + 1))
-            at.epoch, at.seconds = at.epoch + 1, time.perf_counter() - self.started
-            self._validate(nats)
-        report.converged = not self.watch.interrupted
-        report.reason = report.reason or f"{at.epochs} epochs"
-        best, report = self.watch.finish({}, report)
-        with torch.no_grad():
-            for name, value in best.items():
-                self.parameters[name].copy_(torch.from_numpy(value))
-        return report
-
-    def _fit_time(self, seconds: float) -> None:
-        """Choose the number of epochs, of so many seconds each and those of a validation."""
-        assert self.watch.max_minutes is not None
-        began = time.perf_counter()
-        if self.watch.development is not None:
-            self.watch.development.measure({})
-        each = 1.05 * (seconds + time.perf_counter() - began)
-        left = 60 * self.watch.max_minutes - (began - self.started)
-        self.at.epochs = max(1, min(self.settings.max_iter, int(left / each)))
-
-    def _step(self, which: Ints, n: int, n_batches: int) -> float:
-        """Train on batch n of an epoch; return its negative log evidence."""
-        s, at = self.settings, self.at
-        done = at.epoch + n / n_batches
-        rate = s.learning_rate * min(1.0, (done + 1 / n_batches) / WARM_UP)
-        for group in self.optimizer.param_groups:
-            group["lr"] = rate * (1 + math.cos(math.pi * done / at.epochs)) / 2
-        batch, n_tokens = self.sentences.select(which), int(self.lengths[which].sum())
-        seed = int(np.random.SeedSequence([s.seed, at.epoch, n]).generate_state(1)[0])
-        self.optimizer.zero_grad(set_to_none=True)
-        evidence = batch_evidence(self.network, batch, state_dropout=s.state_dropout, dropout=s.dropout, seed=seed)
-        (-evidence / n_tokens).backward()
-        torch.nn.utils.clip_grad_norm_(self.parameters.values(), CLIP)
-        self.optimizer.step()
-        at.tokens += n_tokens
+    def update(which: Ints, done: float, share: float, seed: int) -> float:
+        """Train on a batch, after so many epochs; return its negative log evidence."""
+        optimizer.param_groups[0]["lr"] = s.learning_rate * schedule(done, share, int(epochs))
+        optimizer.zero_grad(set_to_none=True)
+        batch = sentences.select(which)
+        evidence = batch_evidence(network, batch, state_dropout=s.state_dropout, dropout=s.dropout, seed=seed)
+        (-evidence / batch.n_tokens).backward()
+        torch.nn.utils.clip_grad_norm_(parameters.values(), CLIP)
+        optimizer.step()
         return -float(evidence.detach())
 
-    def _validate(self, nats: float) -> None:
-        """Measure the parameters, decide whether to stop."""
-        rate = float(self.optimizer.param_groups[0]["lr"])
-        step = Step(self.report.n_iter + 1, nats / self.sentences.n_tokens, seconds=self.at.seconds)
-        step.log_evidence, step.learning_rate, step.n_tokens = -nats, rate, self.at.tokens
-        self.report.add(step)
-        values = {name: p.detach().numpy() for name, p in self.parameters.items()}
-        self.report.reason = self.watch.after(step, values, self._state) or ""
+    def epoch(number: int) -> Step:
+        nats, parts, began = 0.0, batches(lengths, s.batch_tokens, s.seed, number - 1), time.perf_counter()
+        for n, part in enumerate(parts):
+            seed = int(np.random.SeedSequence([s.seed, number - 1, n]).generate_state(1)[0])
+            nats += update(part, number - 1 + n / len(parts), 1 / len(parts), seed)
+            if s.fit_time and number == 1 and n + 1 == min(TIMED, len(parts)):
+                each = (time.perf_counter() - began) * len(parts) / (n + 1)
+                epochs.fill_(epochs_until(watch, each, started, s.max_iter))
+        rate = float(optimizer.param_groups[0]["lr"])
+        n_tokens = number * sentences.n_tokens
+        return Step(number, nats / sentences.n_tokens, log_evidence=-nats, learning_rate=rate, n_tokens=n_tokens)
 
-    def _state(self) -> Saved:
-        return {"run": asdict(self.at), "history": self.report.steps()}, descent.state(self.parameters, self.optimizer)
+    with torch_threads(network):
+        found, report = descend(
+            epoch,
+            parameters | {"epochs": epochs},
+            optimizer,
+            watch,
+            max_iter=s.max_iter,
+            settled=lambda steps: f"{int(epochs)} epochs" if len(steps) >= int(epochs) else None,
+            snapshot=lambda: {name: p.detach().numpy() for name, p in parameters.items()},
+            seconds=seconds,
+        )
+    with torch.no_grad():
+        for name, value in found.items():
+            parameters[name].copy_(torch.from_numpy(value))
+    return report
 
-    def _restore(self, plain: dict[str, Any], arrays: Arrays) -> None:
-        self.at = _Position(**plain["run"])
-        self.report.resume(plain["history"])
-        descent.restore(self.parameters, self.optimizer, arrays)
+
+def schedule(done: float, share: float, epochs: int) -> float:
+    """Return the factor of the learning rate after so many epochs, for a batch that is a share of one."""
+    return min(1.0, (done + share) / WARM_UP) * (1 + math.cos(math.pi * done / epochs)) / 2
+
+
+def epochs_until(watch: Watch, seconds: float, started: float, most: int) -> int:
+    """Return the number of epochs, of so many seconds each and those of a validation, until the time limit."""
+    assert watch.max_minutes is not None
+    began = time.perf_counter()
+    if watch.development is not None:
+        watch.development.measure({})
+    each = 1.05 * (seconds + time.perf_counter() - began)
+    return max(1, min(most, int((60 * watch.max_minutes - (began - started)) / each)))
