@@ -315,7 +315,11 @@ def test_error_messages(folder, parser, tmp_path):
         ((*train, "--learning-rate", "0", *out), 1, "learning_rate must be greater than 0"),
         ((*train, "--order", "3", *out), 2, "--order': 3 is not in the range 1<=x<=2"),
         (("train", "parser", str(broken), *out), 1, "broken.conllu:1: the head must be"),
-        (("train", "parser", str(folder / "train.conllu"), "--columns", "form", *out), 2, "one or two kinds of tags"),
+        (
+            ("train", "parser", str(folder / "train.conllu"), "--columns", "form", *out),
+            2,
+            "then one or two of the tags",
+        ),
         (("evaluate", str(parser), str(unlabeled)), 1, "evaluation needs complete trees"),
         (("evaluate", str(parser), str(unlabeled), "--label", "upos"), 2, "is compared with trees"),
         (("tag", str(parser), str(unlabeled)), 1, "use trelliswork parse"),

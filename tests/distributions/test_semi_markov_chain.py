@@ -1,4 +1,4 @@
-"""Queries of semi-Markov chains. Random problems against enumeration are in ``tests/attack``."""
+"""Queries of semi-Markov chains. Random problems against enumeration: ``tests/inference/test_differential.py``."""
 
 import numpy as np
 import pytest

@@ -67,12 +67,7 @@ def to_dataset(
     -100. The inverse of `from_dataset`.
     """
     with extras_for("to_dataset"):
-        from datasets import ClassLabel, Dataset, Features, Value
-
-        try:
-            from datasets import List
-        except ImportError:  # before version 4
-            from datasets import Sequence as List
+        from datasets import ClassLabel, Dataset, Features, List, Value
     data: dict[str, Any] = {words: [list(row) for row in X]}
     features: dict[str, Any] = {words: List(Value("string"))}
     if y is not None:

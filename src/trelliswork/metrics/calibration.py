@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
+Answers = Sequence[Sequence[tuple[float, bool, float]]]
 N_BINS = 10
 LEAST = 1e-6  # smallest probability in a log score
 THRESHOLDS = (0.0, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.98, 0.99, 0.995, 0.999)
@@ -185,9 +186,8 @@ class ConfidenceReport:
 
 
 def evaluate_confidence(
-    answers: Sequence[Sequence[tuple[float, bool, float]]], *, what: str = "tokens", n_samples: int = SAMPLES,
-    seed: int = 0, support: Sequence[int] | None = None,
-) -> ConfidenceReport:  # fmt: skip
+    answers: Answers, *, what: str = "tokens", support: Sequence[int] | None = None
+) -> ConfidenceReport:
     """Compare the probabilities of answers with how often they are correct.
 
     Parameters
@@ -197,8 +197,6 @@ def evaluate_confidence(
         gold answer. For yes-or-no questions, such as "is this a span", the latter is p if correct, else 1 - p.
     what : str
         Name of the answers.
-    n_samples, seed : int
-        Number and seed of the samples of sentences for the intervals.
     support : list of int, optional
         Number of gold answers of each sentence, if they are not as many as answers.
 
@@ -225,11 +223,11 @@ def evaluate_confidence(
         cells = np.bincount(sentence * N_BINS + place, sums_of, len(answers) * N_BINS)
         columns[:, 3 + k * N_BINS : 3 + (k + 1) * N_BINS] = cells.reshape(-1, N_BINS)
     values = _figures(columns.sum(axis=0, keepdims=True))[0]
-    rng, samples = np.random.default_rng(seed), []
+    rng, samples = np.random.default_rng(0), []
     n = len(answers)
     size = max(1, CHUNK // n)
-    for first in range(0, n_samples, size):
-        weights = rng.multinomial(n, np.full(n, 1 / n), size=min(size, n_samples - first)).astype(np.float64)
+    for first in range(0, SAMPLES, size):
+        weights = rng.multinomial(n, np.full(n, 1 / n), size=min(size, SAMPLES - first)).astype(np.float64)
         sums = weights @ columns
         samples.append(_figures(sums[sums[:, 0] > 0]))
     low, high = np.quantile(np.concatenate(samples), [0.025, 0.975], axis=0)

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Sequence
+from typing import NamedTuple
 
 from trelliswork.errors import ShapeError
 from trelliswork.metrics.calibration import Bin, calibration_error
@@ -106,26 +107,22 @@ def calibration(bins: Sequence[Bin], *, title: str = "", what: str = "tokens") -
     return figure(shown, title, f"{error} On the dotted line, probabilities are correct.")
 
 
-class _Box:
+class _Box(NamedTuple):
     """Mapping of numbers to positions in a picture."""
 
-    def __init__(
-        self, left: float, top: float, right: float, bottom: float, xs: tuple[float, float], ys: tuple[float, float]
-    ) -> None:
-        self.left, self.top, self.right, self.bottom = left, top, right, bottom
-        self._xs, self._ys = xs, ys
+    left: float
+    top: float
+    right: float
+    bottom: float
+    xs: tuple[float, float]
+    ys: tuple[float, float]
 
     def x(self, value: float) -> float:
-        low, high = self._xs
-        return (self.left + self.right) / 2 if low == high else self._at(value, low, high, self.left, self.right)
+        low, high = self.xs
+        return self.left + (0.5 if low == high else (value - low) / (high - low)) * (self.right - self.left)
 
     def y(self, value: float) -> float:
-        low, high = self._ys
-        return self._at(value, low, high, self.bottom, self.top)
-
-    @staticmethod
-    def _at(value: float, low: float, high: float, first: float, last: float) -> float:
-        return first + (value - low) / (high - low) * (last - first)
+        return self.bottom + (value - self.ys[0]) / (self.ys[1] - self.ys[0]) * (self.top - self.bottom)
 
 
 def _axes(

@@ -2,8 +2,6 @@
 
 from typing import Any
 
-import numpy as np
-
 from trelliswork.errors import ValueRangeError
 from trelliswork.models.tasks import LanguageModel, Tagger
 from trelliswork.report.page import Section, side_by_side
@@ -22,8 +20,6 @@ def learned_sections(model: Any) -> list[Section]:
     sections: list[Section] = []
     if hasattr(model, "top_features"):
         sections.append(_weights(model))
-    elif hasattr(model, "_state_frequencies"):
-        sections.append(_frequent_states(model))
     elif hasattr(model, "transitions"):
         sections.append(_states(model))
     if hasattr(model, "top_rules"):
@@ -68,22 +64,19 @@ def _weights(model: Any) -> Section:
 
 
 def _states(model: Any) -> Section:
-    (table,) = model.describe(8).tables
-    shown = table.rows[:SYMBOLS]
-    note = "The most probable words of each state, with p(word | state)."
-    if len(table.rows) > len(shown):
-        note += f" The first {len(shown)} of {len(table.rows)} states."
-    words = word_lists({state: words for state, words, _ in shown}, headers=("state", "words"), digits=3)
-    following = word_lists({state: after for state, _, after in shown}, headers=("state", "next states"))
+    """Return the words of states, and what follows them; of a language model those of frequent states."""
+    table = model.describe(FREQUENT_STATES).tables[0]
+    rows = [dict(zip(table.columns, row, strict=True)) for row in table.rows[:SYMBOLS]]
+    for row in rows:
+        row["state"] += f"  {row['frequency']:.1%}" if "frequency" in row else ""
+    note = f"{table.title}, with p(word | state)."
+    if len(table.rows) > len(rows):
+        note += f" The first {len(rows)} of {len(table.rows)} states."
+    words = word_lists({row["state"]: row["words"][:8] for row in rows}, headers=("state", "words"), digits=3)
+    if "next" not in table.columns:
+        return "States", note, [words]
+    following = word_lists({row["state"]: row["next"][:8] for row in rows}, headers=("state", "next states"))
     return "States", note, [words, folded("Next states", following)]
-
-
-def _frequent_states(model: Any) -> Section:
-    frequencies = model._state_frequencies()
-    used = np.argsort(-frequencies, kind="stable")[:FREQUENT_STATES].tolist()
-    lists = {f"#{z}  {100 * frequencies[z]:.1f} %": model.top_words(f"#{z}", 8) for z in used}
-    note = f"The {len(used)} most frequent states and their most probable words."
-    return "States", note, [word_lists(lists, headers=("state, frequency", "words"))]
 
 
 def _rules(grammar: Any) -> Section:

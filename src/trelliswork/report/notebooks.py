@@ -17,7 +17,7 @@ from trelliswork.models.base import Estimator
 from trelliswork.report.curves import learning_curves
 from trelliswork.report.page import Html, element, number, shortened, side_by_side, stylesheet
 from trelliswork.report.structures import constituent_tree, dependency_tree, trellis
-from trelliswork.report.tables import bars, facts
+from trelliswork.report.tables import bars, facts, shown_value
 
 SHOWN = 3  # sequences of a batch
 MOST_WORDS, MOST_VARIABLES = 80, 60
@@ -82,12 +82,8 @@ def _estimator(model: Estimator) -> list[Html]:
     if not model.__sklearn_is_fitted__():
         return [table, element("p", "Not fitted.")]
     described = model.describe(5)
-    about: list[tuple[str, object]] = [(key, shortened(_plain(value), 80)) for key, value in described.facts.items()]
+    about = [(key, shortened(str(shown_value(value)), 80)) for key, value in described.facts.items()]
     return [side_by_side(table, facts(about, title=described.title)), *_report(model.report_)]
-
-
-def _plain(value: Any) -> str:
-    return ", ".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
 
 
 def _distribution(shown: Any) -> list[Html]:
@@ -141,13 +137,13 @@ def _brackets(tree: Any, b: int, n: int, names: Names | None) -> Html:
     labels = _labels(names, marginals.shape[2]) if marginals.ndim == 3 else [""]
     p = marginals.sum(axis=2) if marginals.ndim == 3 else marginals
     spans = {(int(i), int(j)): float(p[i, j]) for i, j in np.argwhere(chart >= 0) if i < j}
-    words = _words(names, n)
+    words, inside = _words(names, n), {*spans, *((i, i) for i in range(n))}
 
     def node(i: int, j: int) -> Tree:
         name = labels[chart[i, j]] if chart[i, j] >= 0 and len(labels) > chart[i, j] else ""
         if i == j:
             return Tree(name or "·", (words[i],))
-        cut = next((k for k in range(j - 1, i - 1, -1) if _is_span(spans, i, k) and _is_span(spans, k + 1, j)), j - 1)
+        cut = next((k for k in range(j - 1, i - 1, -1) if {(i, k), (k + 1, j)} <= inside), j - 1)
         return Tree(name or "·", (node(i, cut), node(cut + 1, j)))
 
     return (
@@ -157,17 +153,13 @@ def _brackets(tree: Any, b: int, n: int, names: Names | None) -> Html:
     )
 
 
-def _is_span(spans: dict[tuple[int, int], float], i: int, j: int) -> bool:
-    return i == j or (i, j) in spans
-
-
 def _graph(graph: Any) -> list[Html]:
     """Return sizes, and the most probable states of the first graph."""
     wiring = graph._wiring
     V = wiring.n_variables
     rows: list[tuple[str, object]] = [
         ("variables", f"{V:,}"),
-        ("states", _range(int(wiring.n_states.min()), int(wiring.n_states.max())) if V else "0"),
+        ("states", " to ".join(f"{k:,}" for k in sorted({min(wiring.n_states), max(wiring.n_states)})) if V else "0"),
         ("factors", f"{wiring.n_factors:,}"),
         ("graphs", f"{wiring.n_graphs:,}"),
         ("engine", graph.engine),
@@ -179,7 +171,3 @@ def _graph(graph: Any) -> list[Html]:
     best = [int(np.argmax(m[: wiring.n_states[v]])) for v, m in enumerate(marginals)]
     listed = [(f"x{v} = {k}", float(marginals[v][k])) for v, k in enumerate(best)]
     return [side_by_side(*blocks, bars(listed, title="Most probable state of each variable"))]
-
-
-def _range(least: int, most: int) -> str:
-    return f"{least:,}" if least == most else f"{least:,} to {most:,}"

@@ -8,12 +8,13 @@ from typing import Any
 from trelliswork.errors import ShapeError
 from trelliswork.report.page import Html, element, figure, join, number, scroll, shortened, text
 
+CONFUSED = 12  # labels of a confusion matrix
 _NUMBER = re.compile(r"[-−–∞\d.,]+( %)?")
 
 
 def facts(rows: Iterable[tuple[str, object]], *, title: str = "") -> Html:
     """Return a table of names and values, one pair per line."""
-    lines = [element("tr", element("th", name, scope="row"), element("td", _value(value))) for name, value in rows]
+    lines = [element("tr", element("th", name, scope="row"), element("td", shown_value(value))) for name, value in rows]
     return figure(_grid(lines, class_="facts"), title) if lines else Html("")
 
 
@@ -114,22 +115,20 @@ def terms(words: Sequence[tuple[Any, str]]) -> Html:
     return element("span", *shown, class_="terms") if shown else text("–")
 
 
-def confusion(gold: Iterable[str], predicted: Iterable[str], *, title: str = "", most: int = 12) -> Html:
+def confusion(gold: Iterable[str], predicted: Iterable[str], *, title: str = "") -> Html:
     """Return how often each gold label (rows) got each label (columns), for the labels with most errors.
 
     Parameters
     ----------
     gold, predicted : iterables of str
         One label per token.
-    most : int
-        Maximum number of labels.
     """
     pairs = Counter(zip(gold, predicted, strict=True))
     errors = {pair: n for pair, n in pairs.items() if pair[0] != pair[1]}
     wrong: Counter[str] = Counter()
     for (g, p), n in errors.items():
         wrong.update({g: n, p: n})
-    chosen = sorted(sorted(wrong, key=lambda label: (-wrong[label], label))[:most])
+    chosen = sorted(sorted(wrong, key=lambda label: (-wrong[label], label))[:CONFUSED])
     if not chosen:
         return Html("")
     between = [errors.get((g, p), 0) for g in chosen for p in chosen]
@@ -151,13 +150,14 @@ def _count(n: int, peak: int, right: bool) -> Html:
     return element("td", f"{n:,}", style=f"background:color-mix(in srgb, var(--error) {strength:.0f}%, transparent)")
 
 
-def _value(value: object) -> object:
+def shown_value(value: object) -> object:
+    """Return a fact or setting as text."""
     if isinstance(value, str):
         return value
     if isinstance(value, Mapping):
-        return ", ".join(f"{k} {_value(v)}" for k, v in value.items())
+        return ", ".join(f"{k} {shown_value(v)}" for k, v in value.items())
     if isinstance(value, list | tuple):
-        return ", ".join(str(_value(v)) for v in value)
+        return ", ".join(str(shown_value(v)) for v in value)
     if isinstance(value, float) and abs(value) < 1000:
         return f"{value:.5g}"  # settings: 1, not 1.0000
     return number(value) if value is None or isinstance(value, bool | int | float) else str(value)

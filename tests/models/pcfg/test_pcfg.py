@@ -156,6 +156,28 @@ def test_known_spans_are_in_every_tree(models):
         model.posterior(sentence, known=[(1, 5)])
 
 
+def test_probabilities_of_trees(models):
+    """Those of all binary trees over a sentence sum to 1; a tree with fewer brackets is the sum of those that agree."""
+    model, sentence = models["dense"], WORDS[0][:4]
+
+    def tree(spans, i=0, j=4):
+        inside = sorted(span for span in spans if i <= span[0] and span[1] <= j and span != (i, j))
+        parts, at = [], i
+        while at < j:
+            stop = max((b for a, b in inside if a == at), default=at + 1)
+            parts.append(tree(spans, at, stop) if stop - at > 1 else Tree("T", (sentence[at],)))
+            at = stop
+        return Tree("X", tuple(parts))
+
+    every = [[(0, 4), *some] for some in ([(0, 2), (2, 4)], [(0, 2), (0, 3)], [(1, 3), (0, 3)], [(1, 3), (1, 4)],
+                                            [(2, 4), (1, 4)])]  # fmt: skip
+    p = np.exp(model.log_prob([sentence] * 5, [tree(spans) for spans in every]))
+    assert p.sum() == pytest.approx(1)
+    assert_allclose(np.exp(model.log_prob([sentence] * 2, [tree([(0, 4)]), tree([(0, 4), (0, 3)])])), [1, p[1] + p[2]])
+    with pytest.raises(ShapeError, match="a tree for each sentence"):
+        model.log_prob([sentence], [])
+
+
 def test_all_queries_take_known_spans(models):
     model, X = models["dense"], [WORDS[0][:6], WORDS[1][:5]]
     table, other = model.predict_marginals(X)

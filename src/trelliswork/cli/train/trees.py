@@ -77,9 +77,8 @@ def parser(
 def _columns(text: str) -> list[str]:
     """Return the names of the columns: first the words, then the tags."""
     names = text.split(",")
-    if not 2 <= len(names) <= 3:
-        raise typer.BadParameter(f"--columns must name words and one or two kinds of tags, got {text!r}.")
-    if names[0] not in WORDS or not set(names[1:]) <= set(TAGS) or len(set(names)) < len(names):
+    tags = names[1:]
+    if names[0] not in WORDS or not set(tags) <= set(TAGS) or not 0 < len(tags) == len(set(tags)) < 3:
         raise typer.BadParameter(
             f"--columns must name words ({' or '.join(WORDS)}), then one or two of the tags {', '.join(TAGS)}, got "
             f"{text!r}."

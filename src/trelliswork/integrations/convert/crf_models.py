@@ -43,20 +43,13 @@ class ForeignCRF:
     n_columns: int = 0
 
 
-def _read_bytes(path: Path) -> bytes:
-    try:
-        return path.read_bytes()
-    except OSError as error:
-        raise DataError(f"{path}: cannot be read: {error.strerror or error}.") from None
-
-
 def read_crfsuite_model(path: str | Path) -> ForeignCRF:
     """Read a binary model of CRFsuite (``.crfsuite``), in its published layout.
 
     A header with offsets; ``FEAT``, the features (type, from, to, weight); and two ``CQDB`` of strings, labels and
     attributes. DataError if the file is damaged or of another version.
     """
-    data = _read_bytes(Path(path))
+    data = Path(path).read_bytes()
     damaged = DataError(f"{path}: expected a model of CRFsuite, but the file is damaged or incomplete.")
     if data[:4] != CRFSUITE or len(data) < 48:
         raise damaged
@@ -145,7 +138,7 @@ def read_crfpp_model(path: str | Path) -> ForeignCRF:
 
 def read_wapiti_model(path: str | Path) -> ForeignCRF:
     """Read a text model of Wapiti; its patterns are part of it. Only linear-chain CRFs with patterns."""
-    data, name = _read_bytes(Path(path)), str(path)
+    data, name = Path(path).read_bytes(), str(path)
     reader = _Netstrings(data, name)
     kind, _, n_active = reader.line().removeprefix(WAPITI).rpartition(b"#")
     if kind not in (b"", b"2"):

@@ -339,10 +339,14 @@ class PCFG(TreeParser, LanguageModel):
         tree = GrammarTree(*(torch.from_numpy(np.array(array)) for array in arrays))
         return tree if known is None else tree.condition(allowed=_allowed(known, len(sentence))[None])
 
-    def log_prob(self, X: Sentences | Corpus) -> NDArray[np.float64]:
-        """Return log p of each sentence; -inf, with a warning, for a single word, which has no tree."""
+    def log_prob(self, X: Sentences | Corpus, y: Sequence[Tree] | None = None) -> NDArray[np.float64]:
+        """Return log p of each sentence (-inf, with a warning, for one word); with trees y, log p(their spans | it)."""
         self._check_fitted()
         sentences = _sentences(X)
+        if y is not None:
+            gold = zip(sentences, _gold_spans(sentences, y), strict=True)
+            pairs = [(self.posterior(s, known=dict.fromkeys(spans, True)), self.posterior(s)) for s, spans in gold]
+            return np.array([float(given.log_partition() - trees.log_partition()) for given, trees in pairs])
         if short := [number for number, sentence in enumerate(sentences) if len(sentence) == 1]:
             more = f" and {len(short) - 1} more" if len(short) > 1 else ""
             warnings.warn(
@@ -350,8 +354,7 @@ class PCFG(TreeParser, LanguageModel):
                 "the log evidence is -inf. Leave such sentences out, as score and perplexity do.",
                 stacklevel=2,
             )
-        ids = self._ids(sentences)
-        return log_evidence(self._grammar, text_batches(ids), len(ids))
+        return log_evidence(self._grammar, text_batches(self._ids(sentences)), len(sentences))
 
     def score(self, X: Sentences | Corpus, y: Sequence[Tree] | None = None) -> float:
         """Return the mean F1 of the spans of gold trees y; without y the mean log-probability per word.
