@@ -32,6 +32,15 @@ def test_the_parts_are_those_of_the_bundled_corpus():
     assert set(PARTS) == set(bundled.SPLITS)
 
 
+def test_a_tagger_of_the_bundled_corpus_reads_columns_with_tabs(tmp_path):
+    done = run("train", "hmm", "bundled:dev", "--quiet", "--out", "tagger", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    tagged = [
+        run("tag", "tagger", cwd=tmp_path, input=text).stdout for text in ("the\tx\ndog\tx\n\n", "the x\ndog x\n\n")
+    ]
+    assert tagged == ["the\tx\tDT\ndog\tx\tNN\n\n", "the x DT\ndog x NN\n\n"]
+
+
 @pytest.mark.parametrize("name", [name for name, *_ in COMMANDS])
 def test_training_without_a_file_names_what_to_give(name, tmp_path):
     done = run("train", name, cwd=tmp_path)

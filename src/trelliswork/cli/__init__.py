@@ -1,4 +1,8 @@
-"""The command line. A command is imported when it is used, and heavy packages within it, so answers come at once."""
+"""The command line. A command is imported when it is used, and heavy packages within it, so answers come at once.
+
+The room is larger than its budget by commands that came later: ``records``, ``check``, ``info``, and files of options
+(``train.config``).
+"""
 
 import os
 import sys

@@ -1,4 +1,8 @@
-"""Files, sentences, vocabularies and ids; readers and writers of the common formats; the bundled corpus."""
+"""Files, sentences, vocabularies and ids; readers and writers of the common formats; the bundled corpus.
+
+The room is larger than its budget by spans in running text (``annotations``): five formats of annotation tools are
+read as labeled sentences and written back, with reports of what does not fit.
+"""
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any

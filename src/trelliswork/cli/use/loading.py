@@ -54,7 +54,7 @@ def check_columns(layout: "Layout", corpus: Any, part: "Excerpt") -> None:
     from trelliswork.data.text import warn_if_running_text
 
     used = [*layout.columns, *layout.labels()]
-    if part.notes.get("sentences") or not len(corpus) or layout.separator not in (None, " ") or min(used) < 0:
+    if part.notes.get("sentences") or not len(corpus) or layout.separator is not None or min(used) < 0:
         return
     width, needed = part.notes["columns"][0], max(used) + 1
     if width > needed:

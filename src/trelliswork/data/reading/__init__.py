@@ -217,7 +217,7 @@ def file_layout(
         last = list(range(n - max(1, len(layers)), n))
         given = last if label is None else _numbers(label, "--label") if layers else [_number(label, "--label")]
         numbers = _numbers(columns) or list(range(last[0]))
-        made = Layout("columns", numbers, given if layers else given[0], " " if source.part else separator)
+        made = Layout("columns", numbers, given if layers else given[0], separator)
     else:
         made = Layout(str(chosen), [] if chosen == FileFormat.crfsuite else [0], -1 if chosen in ANNOTATED else None)
     if words:
