@@ -13,6 +13,7 @@ from spacy.training import Example  # noqa: E402
 from tests.conftest import ROOT  # noqa: E402
 from tests.models.fitted import TRAIN, fitted  # noqa: E402
 from trelliswork import CRF, DependencyParser  # noqa: E402
+from trelliswork.answers import Want, ask  # noqa: E402
 from trelliswork.data.schemes import spans  # noqa: E402
 from trelliswork.errors import DataError, NotFittedError, ValueRangeError  # noqa: E402
 from trelliswork.integrations import spacy_components  # noqa: E402
@@ -68,7 +69,8 @@ def test_annotation_is_that_of_the_models(nlp, models):
     docs = list(nlp.pipe(documents(nlp.vocab), batch_size=4))
     tagger, ner, parser = (nlp.get_pipe(f"trelliswork_{name}").model for name in ("tagger", "ner", "parser"))
     tags, chunks, rows = tagger.predict(WORDS), ner.predict(WORDS), tagger.predict_marginals(WORDS)
-    trees = parser.parse([list(zip(w, t, strict=True)) for w, t in zip(WORDS, tags, strict=True)])
+    tagged = [list(zip(w, t, strict=True)) for w, t in zip(WORDS, tags, strict=True)]
+    trees = ask(parser, tagged, Want(marginals=True))
     n = 0
     for doc in docs:
         sentences = list(doc.sents)
@@ -81,9 +83,9 @@ def test_annotation_is_that_of_the_models(nlp, models):
             found = [(e.label_, e.start - sentence.start, e.end - sentence.start) for e in sentence.ents]
             assert found == [tuple(span) for span in spans(chunks[n])]
             heads = [0 if t.head == t else t.head.i - sentence.start + 1 for t in sentence]
-            assert heads == [head for head, _, _ in trees[n]]
-            assert [t.dep_ for t in sentence] == [label for _, label, _ in trees[n]]
-            assert [t._.arc_p for t in sentence] == pytest.approx([p for _, _, p in trees[n]])
+            assert heads == [head for head, _ in trees[n].value]
+            assert [t.dep_ for t in sentence] == [label for _, label in trees[n].value]
+            assert [t._.arc_p for t in sentence] == pytest.approx(trees[n].probabilities)
             n += 1
     assert n == len(WORDS)
 
@@ -112,8 +114,8 @@ def test_rules_hold_in_every_sentence(models):
             assert found == [tuple(span) for span in spans(expected[2 * n + k])]
     assert not all(map(rule.holds, ner.predict(WORDS)))
     nlp = spacy.blank("en")
-    nlp.add_pipe("trelliswork_ner", config={"model": str(models / "ner"), "rules": "Length(NPP, 1)"})
-    with pytest.raises(ValueRangeError, match="'NPP' is not one of the types of spans: did you mean 'NP'"):
+    nlp.add_pipe("trelliswork_ner", config={"model": str(models / "ner"), "rules": "Length(NPX, 1)"})
+    with pytest.raises(ValueRangeError, match="'NPX' is not one of the types of spans: did you mean 'NP'"):
         nlp("A dog .")
     with pytest.raises(Exception, match="rules"):
         nlp.add_pipe("trelliswork_parser", config={"rules": "Length(NP, 1)"})

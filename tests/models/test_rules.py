@@ -1,5 +1,6 @@
 """Taggers under rules: every query given the rules, by enumeration; rules by sentence; errors; answers; commands."""
 
+import inspect
 import json
 from dataclasses import replace
 from functools import cache
@@ -7,6 +8,7 @@ from itertools import product
 
 import numpy as np
 import pytest
+import torch
 from numpy.testing import assert_allclose
 
 from tests.commands import run
@@ -66,10 +68,28 @@ def test_queries_under_rules_by_enumeration(name):
         assert_allclose(distribution.entropy().item(), -(q[q > 0] * np.log(q[q > 0])).sum(), 1e-3, 1e-5)
         (mode,) = distribution.named(distribution.mode)
         assert_allclose(q[every.index(mode)], q[best[0]], 1e-5)
+        draws = distribution.named(distribution.sample(400, generator=torch.Generator().manual_seed(0)))
+        assert all(satisfies(rule, row) for (row,) in draws)
+        seen = np.array([sum(row == every[n] for (row,) in draws) for n in best[:3]]) / 400
+        assert_allclose(seen, q[best[:3]], atol=5 * 0.5 / 400**0.5)
         known = [None, every[best[1]][1], None, None]
         agree = good & np.array([row[1] == known[1] for row in every])
         (found,) = model.predict([sentence], rules=rule, known=[known])
         assert_allclose(p[every.index(found)], p[agree].max(), 1e-5)
+
+
+QUERIES = ("predict", "predict_topk", "predict_marginals", "predict_spans", "posterior", "log_prob", "answer")
+
+
+@pytest.mark.parametrize("cls", [CRF, HMM, MRFTagger, FactorialCRF])
+@pytest.mark.parametrize("query", QUERIES)
+def test_every_query_of_a_tagger_takes_rules(cls, query):
+    """Labelings are drawn from ``posterior(..., rules=...)``; ``HMM.sample`` draws words, under rules about words."""
+    parameter = inspect.signature(getattr(cls, query)).parameters["rules"]
+    assert parameter.kind is inspect.Parameter.KEYWORD_ONLY
+    assert parameter.default is None
+    assert "rules" in inspect.signature(cls.rules_probability).parameters
+    assert "rules" in inspect.signature(HMM.sample).parameters
 
 
 def test_spans_under_rules_by_enumeration():
@@ -245,6 +265,20 @@ def test_commands_with_rules(tmp_path):
     done = run("tag", "layers", "words", "--rules", "chunk.rules", cwd=tmp_path)
     assert done.returncode == 2
     assert "must be LAYER=FILE, such as pos=fields.rules" in " ".join(done.stderr.split())
+    done = run("evaluate", "tagger", "gold", "--rules", "bad.rules", cwd=tmp_path)
+    assert done.returncode == 1
+    assert "did you mean 'N'" in " ".join(done.stderr.split())
+    cycle = ("DNV", "NVD", "VDN")
+    thirty = [f"Count({label}, maximum={n})" for label in "DNV" for n in (4, 5)]
+    thirty += [
+        f"~Pattern('.* {' '.join(three)} .*')" for three in product("DNV", repeat=3) if "".join(three) not in cycle
+    ]
+    assert len(thirty) == 30
+    (tmp_path / "thirty.rules").write_text("\n".join(thirty))
+    done = run("tag", "tagger", "words", "--rules", "thirty.rules", cwd=tmp_path)
+    found = ["".join(line.split()[1] for line in part.splitlines()) for part in done.stdout.strip().split("\n\n")]
+    assert len(found) == len(X)
+    assert all(row[t : t + 3] in cycle for row in found for t in range(len(row) - 2))
     (tmp_path / "hard.rules").write_text("Count(D, 3)\n")
     done = run("tag", "tagger", "words", "--rules", "hard.rules", cwd=tmp_path)
     assert done.returncode == 1
@@ -305,5 +339,5 @@ def test_further_errors_of_training_under_rules():
     with pytest.raises(ValueRangeError, match="on_violation must be"):
         model.fit(X, Y, rules=Count("D", 1), on_violation="ignore")
     labels = [f"L{n}" for n in range(12)]
-    with pytest.raises(LimitError, match="rules matter at once, too many for one automaton: AtMostOnce"):
+    with pytest.raises(LimitError, match=r"these 12 need an automaton of more than 5,000 states\. Train under fewer"):
         model.fit([labels], [labels], rules=AtMostOnce(*labels))

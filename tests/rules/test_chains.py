@@ -169,6 +169,20 @@ def test_only_rules_that_matter_are_multiplied_in(shared):
         assert_allclose(np.exp(found[b][1]), np.sort(under.probabilities)[::-1][:3], 1e-9, 1e-11)
 
 
+def test_a_rule_that_matters_only_under_the_others_is_added():
+    """A D A is nearly certain; B C B, which breaks the rule about B, is as probable as A B C among all the rest."""
+    labels, pairwise = ("A", "B", "C", "D"), np.full((1, 2, 4, 4), -np.inf)
+    for t, a, b, log_p in ((0, 0, 3, 0), (1, 3, 0, 0), (0, 1, 2, -32), (1, 2, 1, 0), (0, 0, 1, -32), (1, 1, 2, 0)):
+        pairwise[0, t, a, b] = log_p
+    scores, ruled = (
+        chain_potentials(np.zeros((1, 3, 4)), pairwise, np.array([3])),
+        Ruled.of(AtMostOnce(*labels), labels),
+    )
+    assert_allclose(ruled.log_partition(scores), -32)
+    assert_allclose(ruled.label_marginals(scores)[1][0].max(axis=1), 1)
+    assert ruled.best_labels(scores).tolist() == [[0, 1, 2]]
+
+
 def test_products_that_would_be_too_large_give_a_bound(monkeypatch):
     rule, labels, unary, pairwise, lengths = many(1)
     scores = chain_potentials(unary, pairwise, lengths)

@@ -161,6 +161,16 @@ def test_waiting_requests_are_answered_by_one_call_and_only_the_guilty_fails(tag
     assert max(slow.sizes) >= 10  # most of them together, before each was tried alone
 
 
+def test_requests_with_rules_are_answered_one_by_one(tagger):
+    """Their sums may depend on the other sentences, where a product would be too large."""
+    service, slow = slow_service(tagger)
+    rules = f"Count({json.dumps(tagger.labels_[0])}, maximum=99)"
+    threading.Timer(0.2, slow.gate.set).start()
+    requests = [("/v1/tag", {"sentences": TEXT[n : n + 3], "rules": rules}, JSON) for n in range(4)]
+    assert {response.status_code for response in posts(service, *requests, together=True)} == {200}
+    assert slow.sizes == [3] * 4
+
+
 def test_answers_that_come_too_late(tagger):
     service, slow = slow_service(tagger, timeout=0.15)
     requests = [("/v1/tag", {"sentences": ["a"]}, JSON), ("/v1/tag", {"sentences": ["a"], "probabilities": True}, JSON)]

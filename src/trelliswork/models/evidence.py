@@ -1,16 +1,15 @@
 """Evidence: a label of a token, a set of possible labels, or nothing; and rules about whole sentences."""
 
 from collections.abc import Collection, Iterator, Sequence
-from itertools import groupby
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from trelliswork.data import Vocabulary
-from trelliswork.errors import ShapeError, ValueRangeError
+from trelliswork.errors import ShapeError
 from trelliswork.inference.chain import queries
-from trelliswork.rules import Rule, parse
 from trelliswork.rules.chains import Ruled
 
 Known = str | Collection[str] | None
@@ -50,22 +49,19 @@ class SentenceRules:
         """
         first = 0
         for scores in batches:
-            n = len(scores.lengths)
-            own = self._each[first : first + n]
-            for _, run in groupby(range(n), key=lambda b: tuple(map(id, own[b]))):
-                which = np.array(list(run))
-                yield own[which[0]], first + which, queries.take(scores, which)
-            first += n
+            own = self._each[first : first + len(scores.lengths)]
+            cuts = [*(b for b in range(len(own)) if not b or own[b] != own[b - 1]), len(own)]
+            for start, stop in pairwise(cuts):
+                which = np.arange(start, stop)
+                yield own[start], first + which, queries.take(scores, which)
+            first += len(own)
 
 
 def _asked(rules: Any, labels: Sequence[str], n_sentences: int) -> list[Any]:
     """Return for each sentence what answers queries about its labels: `queries`, or rules."""
-    each = rules if isinstance(rules, Sequence) and not isinstance(rules, str) else [rules] * n_sentences
-    if len(each) != n_sentences:
-        raise ShapeError(f"rules must be one for all sentences or a list of {n_sentences}, got {len(each)}.")
-    for one in each:
-        if not isinstance(one, Rule | str | None):
-            raise ValueRangeError(f"a rule is a value of trelliswork.rules or its text, got {one!r:.60}.")
-    known = {one: parse(one) if isinstance(one, str) else one for one in dict.fromkeys(each)}
-    ruled = {one: queries if rule is None else Ruled.of(rule, labels) for one, rule in known.items()}
-    return [ruled[one] for one in each]
+    if not isinstance(rules, Sequence) or isinstance(rules, str):
+        return [queries if rules is None else Ruled.of(rules, labels)] * n_sentences
+    if len(rules) != n_sentences:
+        raise ShapeError(f"rules must be one for all sentences or a list of {n_sentences}, got {len(rules)}.")
+    known = {id(one): queries if one is None else Ruled.of(one, labels) for one in rules}
+    return [known[id(one)] for one in rules]

@@ -19,8 +19,8 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from trelliswork.errors import ImpossibleError, LimitError
-from trelliswork.inference.chain.automata import Automaton, Mask
+from trelliswork.errors import ImpossibleError, LimitError, ValueRangeError
+from trelliswork.inference.chain.automata import MOST_STATES, Automaton, Mask
 from trelliswork.inference.chain.beam import Beam
 from trelliswork.inference.chain.potentials import Floats, Integers, Potentials
 from trelliswork.inference.chain.product import product
@@ -29,10 +29,12 @@ from trelliswork.inference.chain.queries import (
     best_labelings,
     best_labels,
     dense_parts,
+    in_double,
     label_marginals,
     log_partition,
     take,
 )
+from trelliswork.rules.text import parse
 from trelliswork.rules.values import Rule
 
 Doubles = NDArray[np.float64]
@@ -52,14 +54,20 @@ class Ruled:
             if automaton.is_empty:
                 raise ImpossibleError(f"{part!r}: no labeling satisfies this rule.")
         sizes = [len(automaton.final) for automaton in self.automata]
-        self._starts = np.cumsum([0, *sizes[:-1]])
-        self._step = np.concatenate([a.step + start for a, start in zip(self.automata, self._starts, strict=True)])
+        # Of all automata together: the number of a state is the place of its row in one table of next states.
+        self._n_labels = self.automata[0].step.shape[1]
+        self._starts = np.cumsum([0, *sizes[:-1]]) * self._n_labels
+        rows = [a.step.astype(np.int64) * self._n_labels + s for a, s in zip(self.automata, self._starts, strict=True)]
+        self._step = np.concatenate(rows).reshape(-1)
         self._final = np.concatenate([a.final for a in self.automata])
         self._joint: dict[tuple[int, ...], Automaton] = {}
 
     @classmethod
-    def of(cls, rule: Rule, labels: Sequence[str]) -> "Ruled":
-        """Return the rule over labels; what was made before is kept."""
+    def of(cls, rule: Rule | str, labels: Sequence[str]) -> "Ruled":
+        """Return a rule, or its text, over labels; what was made before is kept."""
+        rule = parse(rule) if isinstance(rule, str) else rule
+        if not isinstance(rule, Rule):
+            raise ValueRangeError(f"a rule is a value of trelliswork.rules or its text, got {rule!r:.60}.")
         return _ruled(rule, tuple(labels))
 
     @classmethod
@@ -83,7 +91,7 @@ class Ruled:
         """Return the automaton of some parts together; that of none accepts everything."""
         key = tuple(which)
         if not key:
-            return Automaton(np.zeros((1, self._step.shape[1]), np.int32), np.ones(1, bool))
+            return Automaton(np.zeros((1, self._n_labels), np.int32), np.ones(1, bool))
         if len(key) == 1:
             return self.automata[key[0]]
         if key not in self._joint:
@@ -97,15 +105,27 @@ class Ruled:
                 raise LimitError(f"{problem}: {', '.join(repr(self.parts[r]) for r in key)}.") from None
         return self._joint[key]
 
+    def whole(self) -> Automaton:
+        """Return the automaton of all parts, which training needs."""
+        n = len(self.parts)
+        try:
+            return self.joint(range(n))
+        except LimitError:
+            raise LimitError(
+                f"training multiplies all rules in, and these {n} need an automaton of more than {MOST_STATES:,} "
+                'states. Train under fewer, such as "at most once" for nine labels, or without rules: predict takes '
+                "all of them."
+            ) from None
+
     def broken(self, labels: Integers, lengths: Integers) -> Mask:
         """Return which parts (B, m) labelings (B, T) break."""
         state = np.repeat(self._starts[None], len(labels), axis=0)
         order = np.argsort(-lengths, kind="stable")
         ordered, ends = labels[order], np.searchsorted(-lengths[order], -np.arange(1, labels.shape[1] + 1), "right")
         for t, n in enumerate(ends.tolist()):
-            state[:n] = self._step[state[:n], ordered[:n, t, None]]
+            state[:n] = self._step[state[:n] + ordered[:n, t, None]]
         out = np.empty(state.shape, bool)
-        out[order] = ~self._final[state]
+        out[order] = ~self._final[state // self._n_labels]
         return out
 
     def best_labels(self, scores: Scores, beam: Beam | None = None) -> Integers:
@@ -181,7 +201,8 @@ class Ruled:
         return np.flatnonzero(every.active.any(axis=0)).tolist(), float(every.lost.max())
 
     def _sums(self, scores: Scores, beam: Beam | None = None) -> "Sums":
-        """Return sums over the labelings that satisfy all rules."""
+        """Return sums over the labelings that satisfy all rules, in float64: float32 underflows, and is then slow."""
+        scores = in_double(scores)
         B, m = len(scores.lengths), len(self.automata)
         plain = log_partition(scores, beam)
         every = Sums(plain, plain.copy(), np.ones((B, m), bool), np.zeros(B))
@@ -245,8 +266,8 @@ class Ruled:
 
     def _parts(self, scores: Scores, automaton: Automaton, which: Integers) -> Iterator[tuple[Integers, "Part"]]:
         """Yield sequences and their products with an automaton; those that it cannot accept are left out."""
-        fits = np.isin(scores.lengths, [n for n in np.unique(scores.lengths[which]) if automaton.accepts_length(n)])
-        which = which[fits[which]]
+        lengths = scores.lengths[which]
+        which = which[automaton.lengths(int(lengths.max(initial=0)))[lengths]]
         by_position = isinstance(scores, Potentials) and not scores.shared
         for own in which[:, None] if by_position else (which,) if len(which) else ():
             yield own, Part(*product(take(scores, own), automaton))

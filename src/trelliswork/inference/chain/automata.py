@@ -77,15 +77,15 @@ class Automaton:
         """Whether nothing is accepted."""
         return not self.live[0]
 
-    def accepts_length(self, n: int) -> bool:
-        """Return whether some sequence of n letters is accepted."""
-        states = np.zeros(len(self.final), bool)
-        states[0] = True
-        for _ in range(n):
+    def lengths(self, most: int) -> Mask:
+        """Return which lengths (most + 1,) the sequences that are accepted have."""
+        states, found = np.arange(len(self.final)) == 0, []
+        for _ in range(most + 1):
+            found.append((states & self.final).any())
             reached = np.zeros_like(states)
             reached[self.step[states]] = True
             states = reached
-        return bool((states & self.final).any())
+        return np.array(found)
 
     def minimal(self) -> "Automaton":
         """Return the smallest automaton of the same sequences, its states numbered in the order of their discovery.

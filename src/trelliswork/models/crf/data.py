@@ -22,7 +22,7 @@ from trelliswork.models.crf.beams.structure import Structure, observed_ngrams
 from trelliswork.models.crf.layout import Allowed, FeatureLayout
 from trelliswork.models.crf.problem import Labeling, Problem, Tokens
 from trelliswork.models.evidence import Labels, names_of
-from trelliswork.rules import Rule, parse
+from trelliswork.rules import Rule
 from trelliswork.rules.chains import Ruled
 
 
@@ -177,7 +177,7 @@ def satisfying(X: Any, y: Labels, rules: Rule | str, on_violation: str, weights:
         raise ValueRangeError("training under rules needs one label per token: label the sentences fully.")
     names, lengths = label_vocabulary(y), np.array([len(sentence) for sentence in y], np.int64)
     ids = pad(np.array(names.ids(chain.from_iterable(y)), np.int64), lengths)  # type: ignore[arg-type]
-    ruled = Ruled.of(parse(rules) if isinstance(rules, str) else rules, names.names)
+    ruled = Ruled.of(rules, names.names)
     broken = ruled.broken(ids, lengths)
     for n in np.flatnonzero(broken.any(axis=1)).tolist() if on_violation == "error" else ():
         problem = f"sentence {n}: its labels break {ruled.parts[int(broken[n].argmax())]!r}"

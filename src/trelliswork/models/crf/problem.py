@@ -14,7 +14,7 @@ from trelliswork.learning.checkpoint import fingerprint
 from trelliswork.models.crf.beams.structure import Structure
 from trelliswork.models.crf.kernels.layout import take
 from trelliswork.models.crf.layout import Allowed, FeatureLayout, Floats, Ids
-from trelliswork.rules import Rule, parse
+from trelliswork.rules import Rule
 from trelliswork.rules.chains import Ruled
 
 _NO_VALUES = np.empty(0, np.float32)  # all are 1
@@ -156,10 +156,10 @@ class Problem:
         """Return the same problem over the labelings that satisfy rules, and what answers queries about those."""
         if self.layout.n_edge_attributes or self.layout.vectors is not None:
             raise ValueRangeError("training under rules supports neither B templates with columns nor vectors.")
-        ruled = Ruled.of(parse(rules) if isinstance(rules, str) else rules, labels.names)
+        ruled = Ruled.of(rules, labels.names)
         free = self.structure or Structure.ngrams(self.layout.n_labels, [self.layout.transitions])
         layout = replace(self.layout, transitions=np.empty(0, np.int64))
-        return replace(self, layout=layout, structure=free.under(ruled.joint(range(len(ruled.parts))))), ruled
+        return replace(self, layout=layout, structure=free.under(ruled.whole())), ruled
 
     def fingerprint(self, parameters: dict[str, Any], dev: Sequence[Sequence[Any]] | None) -> str:
         """Return the mark of a run on this data with these parameters and development labels, for a checkpoint."""
