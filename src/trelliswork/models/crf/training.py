@@ -106,6 +106,8 @@ def learn(problem: Problem, settings: Settings, start: Weights | None, watch: Wa
 
     If the watch has a checkpoint that exists, training resumes from it, with the result of an uninterrupted run.
     """
+    if settings.algorithm == "lbfgs":
+        training_beam(problem, settings.beam)  # raises an error before work that would be lost
     if start is None:
         start = np.zeros(problem.n_features)
         if problem.structure is not None and not watch.resumes():
