@@ -35,7 +35,7 @@ from trelliswork.data.columns import write_columns_with
 from trelliswork.data.conllu import write_conllu_with
 from trelliswork.data.ids import read_ids
 from trelliswork.data.moments import Moments, count_moments
-from trelliswork.data.reading import FileFormat, Layout, read_numbers, read_unlabeled
+from trelliswork.data.reading import FileFormat, Layout, read_unlabeled
 from trelliswork.data.writers import write_columns, write_conllu, write_text, write_trees
 from trelliswork.errors import TrellisworkError
 from trelliswork.features import TemplateExtractor, read_templates
@@ -175,7 +175,6 @@ FORMATS = {
     "text": Format(read_text, lambda: written(write_text)),
     "templates": Format(read_template, lambda: [TEMPLATES], (b"%x[0,0]", b"U", b"B", b"[-1,", b"#")),
     "known labels": Format(read_known, lambda: written(write_columns) + written(write_conllu)),
-    "numbers": Format(lambda path: read_numbers(str(path), 3), lambda: [b"1\n2.5\n1e-3\n"]),
     "gzip": Format(read_packed, packed),
     "checkpoint": Format(lambda path: checkpoint(path).read(), checkpoints, mutate=mutated_arrays),
 }
