@@ -74,12 +74,11 @@ def digest_marginals(marginals: list[Any]) -> dict[str, Any]:
     return {"first": [layer[:5].tolist() for layer in arrays], "last": [layer[-5:].tolist() for layer in arrays]}
 
 
-def trelliswork(params: Params) -> Task:
-    """Ours; building the graph and exponentiating the tables are part of the call."""
+def wired(problem: Problem) -> Any:
+    """Return the problem as a wiring of ours."""
     from trelliswork.inference.graph import Tables, wire
-    from trelliswork.inference.graph.engines import bp, max_product
 
-    unary, pairs = problem(params)
+    unary, pairs = problem
     tables = [
         Tables(
             v,
@@ -89,7 +88,15 @@ def trelliswork(params: Params) -> Task:
         for v, t in pairs
     ]
     n_states = np.concatenate([np.full(len(layer), layer.shape[1]) for layer in unary])
-    wiring = wire(n_states, tables, log_unary=np.concatenate([layer.ravel() for layer in unary]))
+    return wire(n_states, tables, log_unary=np.concatenate([layer.ravel() for layer in unary]))
+
+
+def trelliswork(params: Params) -> Task:
+    """Ours; building the graph and exponentiating the tables are part of the call."""
+    from trelliswork.inference.graph.engines import bp, max_product
+
+    unary, pairs = problem(params)
+    wiring = wired(Problem(unary, pairs))
     n_iter, schedule = params.get("n_iter"), params.get("schedule", "flooding")
     largest = params.get("engine") == "max_product"
     ends = np.cumsum([layer.size for layer in unary])[:-1]

@@ -24,9 +24,9 @@ ACCESSES = {  # of an array of 64 numbers, whose last vector is taken
 PROGRAM = """
 import sys
 import numpy as np
-from trelliswork.compute import jit, partial, simd, tiles
+from trelliswork.compute import jit, simd, tiles
 
-namespace = vars(simd) | vars(partial) | vars(tiles)
+namespace = vars(simd) | vars(tiles)
 for access in sys.stdin.read().splitlines():
     for step in (0, 1):
         source = f"def access(a, step):\\n    return {access}\\n"

@@ -7,15 +7,7 @@ from numpy.testing import assert_allclose
 
 from trelliswork.compute import simd
 from trelliswork.compute.kernels.products import Factor, add_product, max_product
-from trelliswork.compute.tiles import (
-    add_rows,
-    load_rows,
-    load_tile,
-    store_rows,
-    store_tile,
-    tile,
-    transpose,
-)
+from trelliswork.compute.tiles import add_rows, load_tile, square_tile, store_tile, tile, transpose
 
 
 def products(rows, vectors):
@@ -54,7 +46,7 @@ def test_products(rows, vectors, dtype):
 
 @njit
 def scatter_transposed(a, places, out):
-    store_rows(out, places, 0, 1, transpose(load_rows(a, places, 0, 2)))
+    store_tile(out, 1, (places, 0), transpose(load_tile(square_tile(a), a, 2, (places, 0))))
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])

@@ -11,7 +11,7 @@ BUDGETS = {
     "answers": (600, 600),
     "cli": (4_930, 4_500),
     "compat": (900, 900),
-    "compute": (2_090, 1_800),
+    "compute": (2_050, 1_800),
     "data": (5_860, 5_500),
     "distributions": (2_760, 2_100),
     "errors": (100, 100),
@@ -28,7 +28,7 @@ BUDGETS = {
     "rules": (1_100, 1_100),
     "serve": (2_200, 2_200),
 }
-SILENT = {"compute", "distributions", "inference", "models"}  # above their budgets without a reason; may only shrink
+SILENT = {"models"}  # above their budgets without a reason; may only shrink
 TOTAL = (72_000, 66_000)
 
 

@@ -99,6 +99,16 @@ def test_trees():
     assert "branch" in checked(SpanTree(torch.randn(1, 4, 4)))
 
 
+def test_segmentations_and_alignments_are_named_not_drawn():
+    torch = pytest.importorskip("torch")
+    from trelliswork.distributions import Alignment, SemiMarkovChain
+
+    for shown in (SemiMarkovChain(torch.zeros(2, 4, 2, 2), torch.zeros(2, 2)), Alignment(torch.zeros(2, 3, 3, 3))):
+        html = checked(shown)
+        assert repr(shown) in html
+        assert "log Z" in html
+
+
 def test_factor_graphs():
     pytest.importorskip("torch")
     import numpy as np

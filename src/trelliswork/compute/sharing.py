@@ -33,12 +33,6 @@ class Group:
         sizes = self.gather(n)
         return sum(sizes[: self.rank]), sum(sizes)
 
-    def own(self, numbers: A, first: int, n: int) -> A:
-        """Return those of the items, numbered over all ranks, that are among this rank's ``n``; its ``first`` is 0."""
-        if self.size == 1:
-            return numbers
-        return numbers[(numbers >= first) & (numbers < first + n)] - first  # type: ignore[return-value]
-
     def sum(self, array: A) -> A:
         """Return the sum of an array over all ranks; the array may be changed. Bit for bit the same on all ranks."""
         return array

@@ -157,6 +157,44 @@ def store(typingctx: Any, array: Any, index: Any, value: Any) -> Any:
 
 
 @intrinsic
+def load_part(typingctx: Any, array: Any, index: Any, n: Any, fill: Any) -> Any:
+    """``load_part(array, k, n, x)``: the first n numbers from flat index k, at most a vector, and x in other lanes."""
+    vector = Vector(array.dtype)
+
+    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        place = pointer(context, builder, signature.args[0], args[0], args[1], vector, args[2])
+        rest = splat(builder, args[3], vector.width)
+        return _masked("load", vector, builder, vector.ir_type, args[2], lambda mask: [place, *mask, rest])
+
+    return vector(array, types.intp, types.intp, vector.dtype), codegen
+
+
+@intrinsic
+def store_part(typingctx: Any, array: Any, index: Any, n: Any, value: Any) -> Any:
+    """``store_part(array, k, n, v)``: write the first n lanes of the vector v, at most all, at flat index k."""
+    vector = Vector(array.dtype)
+
+    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        place = pointer(context, builder, signature.args[0], args[0], args[1], vector, args[2])
+        _masked("store", vector, builder, ir.VoidType(), args[2], lambda mask: [args[3], place, *mask])
+        return context.get_dummy_value()
+
+    return types.void(array, types.intp, types.intp, value), codegen
+
+
+def _masked(name: str, vector: Vector, builder: Any, result: Any, n: Any, arguments: Callable[..., Any]) -> Any:
+    """Call LLVM's load or store of the first n lanes; ``arguments`` puts alignment and mask in their place."""
+    whole = ir.IntType(vector.dtype.bitwidth)
+    numbers = ir.Constant(ir.VectorType(whole, vector.width), list(range(vector.width)))
+    limit = n if whole == n.type else builder.trunc(n, whole)
+    mask = builder.icmp_signed("<", numbers, splat(builder, limit, vector.width))
+    given = arguments([ir.Constant(ir.IntType(32), vector.align), mask])
+    kind = ir.FunctionType(result, [value.type for value in given])
+    name = f"llvm.masked.{name}.v{vector.width}f{vector.dtype.bitwidth}.p0"
+    return builder.call(cgutils.get_or_insert_function(builder.module, kind, name), given)
+
+
+@intrinsic
 def get(typingctx: Any, array: Any, index: Any) -> Any:
     """``get(array, k)``: the number at flat index k, without Numba's test for a negative index."""
 
@@ -238,7 +276,10 @@ def _elementwise(build: Callable[..., Any], arity: int, doc: str) -> Any:
     def three(typingctx: Any, a: Any, b: Any, c: Any) -> Any:
         return typer(a)
 
-    function: Any = (one, two, three)[arity - 1]
+    def four(typingctx: Any, a: Any, b: Any, c: Any, d: Any) -> Any:
+        return typer(a)
+
+    function: Any = (one, two, three, four)[arity - 1]
     function.__doc__ = doc
     return intrinsic(function)
 
@@ -251,7 +292,7 @@ def combine_multiply_add(builder: Any, vector: Vector, a: Any, b: Any, c: Any) -
     return builder.call(function, [a, b, c])
 
 
-def combine_maximum(builder: Any, vector: Vector, a: Any, b: Any) -> Any:
+def combine_maximum(builder: Any, _: Any, a: Any, b: Any) -> Any:
     """Return the larger of each lane."""
     return builder.select(builder.fcmp_ordered(">", a, b), a, b)
 
@@ -310,17 +351,10 @@ add = _elementwise(
 subtract = _elementwise(lambda builder, vector, a, b: builder.fsub(a, b), 2, "``subtract(a, b)``.")
 multiply = _elementwise(lambda builder, vector, a, b: builder.fmul(a, b), 2, "``multiply(a, b)``.")
 divide = _elementwise(lambda builder, vector, a, b: builder.fdiv(a, b), 2, "``divide(a, b)``.")
-if_positive = _elementwise(
-    lambda builder, vector, a, b: builder.select(builder.fcmp_ordered(">", a, ir.Constant(vector.ir_type, None)), a, b),
-    2,
-    "``if_positive(a, b)``: a where it is positive, else b.",
-)
-part_from = _elementwise(
-    lambda builder, vector, x, v, low: builder.select(
-        builder.fcmp_ordered(">=", v, low), x, ir.Constant(vector.ir_type, None)
-    ),
-    3,
-    "``part_from(x, v, low)``: x where v >= low, else 0.",
+where_greater = _elementwise(
+    lambda builder, vector, a, b, x, y: builder.select(builder.fcmp_ordered(">", a, b), x, y),
+    4,
+    "``where_greater(a, b, x, y)``: x where a > b, else y.",
 )
 maximum = _elementwise(combine_maximum, 2, "``maximum(a, b)``: the larger of each lane.")
 exponential = _elementwise(_exponential, 1, _exponential.__doc__ or "")
@@ -372,7 +406,7 @@ def _reduction(combine: Callable[..., Any], doc: str) -> Any:
 
 total = _reduction(lambda builder, a, b: builder.fadd(a, b), "``total(v)``: the sum of the lanes of a vector or tile.")
 largest = _reduction(
-    lambda builder, a, b: builder.select(builder.fcmp_ordered(">", a, b), a, b),
+    lambda builder, a, b: combine_maximum(builder, None, a, b),
     "``largest(v)``: the largest lane of a vector or tile.",
 )
 

@@ -36,8 +36,8 @@ def tile(typingctx: Any, array: Any, x: Any, rows: Any, vectors: Any) -> Any:
 
 
 @intrinsic
-def square(typingctx: Any, array: Any) -> Any:
-    """``square(array)``: a tile of zeros with as many rows as lanes, each of one vector of the array's dtype."""
+def square_tile(typingctx: Any, array: Any) -> Any:
+    """``square_tile(array)``: a tile of zeros with as many rows as lanes, each of one vector of the array's dtype."""
     vector = Vector(array.dtype)
     shape = Tile(vector, vector.width, 1)
 
@@ -49,35 +49,49 @@ def square(typingctx: Any, array: Any) -> Any:
 
 @intrinsic
 def load_tile(typingctx: Any, like: Any, array: Any, k: Any, step: Any) -> Any:
-    """``load_tile(like, array, k, step)``: a tile of the shape of ``like``; row r starts at flat index k + r * step."""
+    """``load_tile(like, array, k, step)``: a tile of the shape of ``like``; row r starts at flat index k + r * step.
+
+    With ``step = (places, first)``, an array of flat indices, row r starts at k + places[first + r].
+    """
 
     def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        places = _places(context, builder, like, signature.args[1], *args[1:])
+        places = _places(context, builder, like, signature.args[1::2], *args[1:])
         return like.pack(builder, [builder.load(p, align=like.vector.align) for p in places])
 
-    return like(like, array, types.intp, types.intp), codegen
+    return like(like, array, types.intp, _step_type(step)), codegen
 
 
 @intrinsic
 def store_tile(typingctx: Any, array: Any, k: Any, step: Any, sums: Any) -> Any:
-    """``store_tile(array, k, step, sums)``: write a tile; its row r starts at flat index k + r * step."""
+    """``store_tile(array, k, step, sums)``: write a tile to where `load_tile` reads it."""
 
     def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        places = _places(context, builder, sums, signature.args[0], *args[:3])
+        places = _places(context, builder, sums, signature.args[0:3:2], *args[:3])
         for place, value in zip(places, sums.unpack(builder, args[3]), strict=True):
             builder.store(value, place, align=sums.vector.align)
         return context.get_dummy_value()
 
-    return types.void(array, types.intp, types.intp, sums), codegen
+    return types.void(array, types.intp, _step_type(step), sums), codegen
 
 
-def _places(context: Any, builder: Any, shape: Tile, kind: Any, array: Any, k: Any, step: Any) -> Iterator[Any]:
-    """Yield the pointers to the vectors of a tile in an array."""
-    for _ in range(shape.rows):
+def _step_type(step: Any) -> Any:
+    return step if isinstance(step, types.BaseTuple) else types.intp
+
+
+def _places(context: Any, builder: Any, shape: Tile, kinds: Any, array: Any, k: Any, step: Any) -> Iterator[Any]:
+    """Yield the pointers to the vectors of a tile in an array; ``kinds`` are the types of the array and the step."""
+    listed = isinstance(kinds[1], types.BaseTuple)
+    for r in range(shape.rows):
+        start = k
+        if listed:
+            places, first = (builder.extract_value(step, n) for n in range(2))
+            at = element(context, builder, kinds[1][0], places, builder.add(first, ir.Constant(k.type, r)))
+            start = builder.add(k, builder.load(at))
         for v in range(shape.vectors):
-            at = builder.add(k, ir.Constant(k.type, v * shape.vector.width))
-            yield pointer(context, builder, kind, array, at, shape.vector)
-        k = builder.add(k, step)
+            at = builder.add(start, ir.Constant(k.type, v * shape.vector.width))
+            yield pointer(context, builder, kinds[0], array, at, shape.vector)
+        if not listed:
+            k = builder.add(k, step)
 
 
 def _outer(combine: Callable[..., Any], doc: str) -> Any:
@@ -90,7 +104,9 @@ def _outer(combine: Callable[..., Any], doc: str) -> Any:
             old, left, i, step, right, j = args
             row = [
                 builder.load(p, align=vector.align)
-                for p in _places(context, builder, Tile(vector, 1, sums.vectors), signature.args[4], right, j, step)
+                for p in _places(
+                    context, builder, Tile(vector, 1, sums.vectors), signature.args[4:2:-1], right, j, step
+                )
             ]
             values = sums.unpack(builder, old)
             for r in range(sums.rows):
@@ -131,41 +147,6 @@ def add_rows(typingctx: Any, sums: Any) -> Any:
         return row.pack(builder, rows[0])
 
     return row(sums), codegen
-
-
-@intrinsic
-def load_rows(typingctx: Any, array: Any, places: Any, k: Any, column: Any) -> Any:
-    """``load_rows(array, places, k, column)``: a square tile; row r starts at flat index places[k + r] + column."""
-    vector = Vector(array.dtype)
-    square = Tile(vector, vector.width, 1)
-
-    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        listed = _listed(context, builder, square, signature.args[:2], *args)
-        return square.pack(builder, [builder.load(place, align=vector.align) for place in listed])
-
-    return square(array, places, types.intp, types.intp), codegen
-
-
-@intrinsic
-def store_rows(typingctx: Any, array: Any, places: Any, k: Any, column: Any, square: Any) -> Any:
-    """``store_rows(array, places, k, column, square)``: write row r of a tile to flat index places[k + r] + column."""
-
-    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        listed = _listed(context, builder, square, signature.args[:2], *args[:4])
-        for place, value in zip(listed, square.unpack(builder, args[4]), strict=True):
-            builder.store(value, place, align=square.vector.align)
-        return context.get_dummy_value()
-
-    return types.void(array, places, types.intp, types.intp, square), codegen
-
-
-def _listed(
-    context: Any, builder: Any, shape: Tile, kinds: Any, array: Any, places: Any, k: Any, column: Any
-) -> Iterator[Any]:
-    """Yield the pointers to rows of one vector whose flat indices are listed in an array."""
-    for r in range(shape.rows):
-        at = builder.load(element(context, builder, kinds[1], places, builder.add(k, ir.Constant(k.type, r))))
-        yield pointer(context, builder, kinds[0], array, builder.add(at, column), shape.vector)
 
 
 @intrinsic

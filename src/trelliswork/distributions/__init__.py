@@ -1,4 +1,4 @@
-"""Distributions over structures, on torch tensors, with one interface for all queries."""
+"""Distributions over structures, on torch tensors; above the budget, which knew no rules, segments or alignments."""
 
 from trelliswork.distributions.alignment import Alignment
 from trelliswork.distributions.base import Best, Distribution

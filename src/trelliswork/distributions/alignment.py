@@ -67,11 +67,7 @@ class Alignment(PathStructure):
         check_shape("lengths", given.shape, "B K", B=B, K=2)
         counts = [check_lengths(host(given[:, side]), B, most) for side, most in enumerate((N, M))]
         self.lengths = torch.stack([torch.as_tensor(x, device=device) for x in counts], dim=1)
-        rows, columns = (torch.arange(n + 1, device=device) for n in (N, M))
-        inside = (rows <= self.lengths[:, :1])[:, :, None] & (columns <= self.lengths[:, 1:])[:, None]
-        step = torch.ones(N + 1, M + 1, 3, dtype=torch.bool, device=device)  # moves that come from inside
-        step[0, :, :INSERT], step[:, 0, MATCH], step[:, 0, INSERT] = False, False, False
-        self._set_scores("log_moves", scores, floats("log_pairwise", pairs), inside[..., None] & step)
+        self._set_scores("log_moves", scores, floats("log_pairwise", pairs), lambda: self._from_inside(N + 1, M + 1))
         self._sizes = B, N + M
         self._lattice = alignment.lattice(host(self.lengths), M)
 
@@ -139,6 +135,14 @@ class Alignment(PathStructure):
         pairs[INSERT, DELETE] = -torch.inf  # what is left out is not repeated
         lengths = torch.stack([counts, 2 * sizes + 1], dim=1)
         return cls(torch.stack([never, never, skip], dim=3), pairs, lengths=lengths)
+
+    def _from_inside(self, n: int, m: int) -> Tensor:
+        """Return the mask (B, n, m, 3) of the moves to cells from other cells."""
+        rows, columns = (torch.arange(size, device=self._device) for size in (n, m))
+        inside = (rows <= self.lengths[:, :1])[:, :, None] & (columns <= self.lengths[:, 1:])[:, None]
+        step = torch.ones(n, m, 3, dtype=torch.bool, device=self._device)
+        step[0, :, :INSERT], step[:, 0, MATCH], step[:, 0, INSERT] = False, False, False
+        return inside[..., None] & step
 
     log_moves = property(lambda self: self._scores, doc="Scores (B, N+1, M+1, 3) of moves to cells.")
 

@@ -4,7 +4,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property, reduce
-from operator import and_
+from operator import add, and_
 from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
@@ -15,7 +15,7 @@ from torch.distributions.kl import register_kl
 from trelliswork.compute.checks import check_count, check_possible
 from trelliswork.compute.display import Displayed, Names
 from trelliswork.compute.limits import check_cost
-from trelliswork.distributions.tensors import ARRAYS, CPU, as_tensor, bool_mask, forbidden, host
+from trelliswork.distributions.tensors import ARRAYS, CPU, as_tensor, bool_mask, expectation, forbidden, host
 from trelliswork.errors import ShapeError, ValueRangeError
 
 Kind = Literal["exact", "lower", "upper", "estimate"]
@@ -215,10 +215,6 @@ class Distribution(Displayed, torch.distributions.Distribution, ABC):
         """Return log Z (float64) and expectations; if gradients are needed, these can be differentiated again."""
 
     @abstractmethod
-    def _expected_score(self, moments: Any) -> Tensor:
-        """Return E[score] (B,) under given moments; -inf counts as 0."""
-
-    @abstractmethod
     def _ranked(self, k: int) -> tuple[Tensor, Tensor]:
         """Return at most k best structures (B, k, ..), -1 where there are fewer, and their scores (B, k)."""
 
@@ -289,6 +285,10 @@ class Distribution(Displayed, torch.distributions.Distribution, ABC):
         """Return True if both distributions are over the same structures."""
         shapes = [[x.shape for x in d._inputs] if type(d) is type(self) else None for d in (self, other)]
         return shapes[0] == shapes[1] and torch.equal(self.lengths, other.lengths)
+
+    def _expected_score(self, moments: Any) -> Tensor:
+        """Return E[score] (B,) under given moments, whose expectations are those of the inputs; -inf counts as 0."""
+        return reduce(add, map(expectation, moments[1:], self._inputs))
 
     def _sums(self) -> Any:
         """Return log Z (float64), marginals, and expectations without those that cost much memory."""

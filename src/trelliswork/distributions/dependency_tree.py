@@ -42,7 +42,7 @@ class DependencyTree(PartTree):
         counts = check_lengths(host(lengths), B, n)
         self.single_root = bool(single_root)
         self._sizes = (B, n, 2) if scores.ndim == 4 else (B, n)
-        self._set_scores("log_arc", scores, counts, arcs(counts, n))
+        self._set_scores("log_arc", scores, counts, lambda: arcs(counts, n))
         self._potentials = Potentials(doubles(self._log_sum), counts, self.single_root)
 
     log_arc = property(attrgetter("_scores"), doc="Scores of arcs, (B, n+1, n+1) or with labels (B, n+1, n+1, L).")

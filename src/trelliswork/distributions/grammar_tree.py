@@ -94,8 +94,8 @@ class GrammarTree(Distribution):
         self._sizes = B, n, n
         counts = check_lengths(host(lengths), B, n)
         self.lengths = torch.as_tensor(counts, device=device)
-        valid = {"log_terminals": np.arange(n) < counts[:, None], "log_symbols": span_mask(counts, n)}
-        self._tensors = {name: clean(name, scores, valid.get(name)) for name, scores in tensors.items()}
+        masks = {"log_terminals": lambda: np.arange(n) < counts[:, None], "log_symbols": lambda: span_mask(counts, n)}
+        self._tensors = {name: clean(name, scores, masks.get(name, lambda: None)) for name, scores in tensors.items()}
         if self.log_symbols is not None:
             check_shape("log_symbols", self.log_symbols.shape, "B n n S", B=B, n=n, S=S)
 

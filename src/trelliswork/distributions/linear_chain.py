@@ -139,7 +139,10 @@ class LinearChain(Labelings, PairStructure):
         if self._by_torch or not are_scores(*self._arrays):  # nan and +inf are allowed in the padding
             inside = self._inside(T)
             steps = self._inside(pairwise.shape[1], 1) if pairwise.ndim == 4 and len(pairwise) == B else None
-            self._scores, self._pairs = clean("log_unary", unary, inside), clean("log_pairwise", pairwise, steps)
+            self._scores, self._pairs = (
+                clean("log_unary", unary, lambda: inside),
+                clean("log_pairwise", pairwise, lambda: steps),
+            )
             self.__dict__.pop("_arrays", None)
 
     @staticmethod
@@ -273,9 +276,7 @@ class LinearChain(Labelings, PairStructure):
     def _expected_score(self, moments: tuple[Tensor, Tensor, Tensor]) -> Tensor:
         _, marginals, edges = moments
         pairwise = self.log_pairwise
-        if edges.ndim == 4 and pairwise.ndim == 2:
-            pairwise = pairwise[None, None]
-        elif edges.ndim == 3 and pairwise.ndim == 4:
+        if edges.ndim < pairwise.ndim:
             pairwise = pairwise[:, 0] if pairwise.shape[1] else pairwise.new_zeros(edges.shape)
         return expectation(marginals, self.log_unary) + expectation(edges, pairwise)
 

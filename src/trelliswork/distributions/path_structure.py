@@ -1,6 +1,7 @@
 """Bases of chains and of other structures that are the paths of a graph: segmentations, alignments."""
 
 from abc import abstractmethod
+from collections.abc import Callable
 from functools import partial
 from typing import Any, ClassVar, NamedTuple
 
@@ -9,7 +10,7 @@ from torch import Tensor
 
 from trelliswork.compute.checks import check_scores, check_shape
 from trelliswork.distributions.base import Distribution
-from trelliswork.distributions.tensors import CPU, clean, expectation, gradients, host
+from trelliswork.distributions.tensors import CPU, clean, gradients, host
 from trelliswork.errors import ValueRangeError
 from trelliswork.inference.paths import log_partition, torch_log_partition
 from trelliswork.inference.semirings import Integers, Lattice, Recursions
@@ -53,8 +54,8 @@ class PathStructure(PairStructure):
     _recursions: ClassVar[Recursions]
     _lattice: Lattice
 
-    def _set_scores(self, name: str, scores: Tensor, pairwise: Tensor, inside: Tensor) -> None:
-        """Set the attributes; shapes have been checked. ``inside`` (over leading axes) is what is not padding."""
+    def _set_scores(self, name: str, scores: Tensor, pairwise: Tensor, inside: Callable[[], Tensor]) -> None:
+        """Set the attributes; shapes have been checked. ``inside`` returns what is not padding."""
         self._dtype = torch.float32 if scores.dtype == pairwise.dtype == torch.float32 else torch.float64
         self._device, self._by_torch = scores.device, scores.device != CPU
         if pairwise.device != scores.device:
@@ -95,7 +96,3 @@ class PathStructure(PairStructure):
         found = self._recursions.expectations(self._lattice, *self._arrays())
         marginals, counts = (torch.from_numpy(x).to(self._dtype) for x in (found.parts, found.pairs))
         return torch.from_numpy(found.log_z), marginals.reshape(self._scores.shape), counts.reshape(B, S, S)
-
-    def _expected_score(self, moments: tuple[Tensor, Tensor, Tensor]) -> Tensor:
-        pairs = self._pairs.expand(moments[2].shape)
-        return expectation(moments[1], self._scores) + expectation(moments[2], pairs)

@@ -59,8 +59,7 @@ class SemiMarkovChain(PathStructure):
         B, T, L, S = scores.shape
         counts = check_lengths(host(lengths), B, T)
         self.lengths = torch.as_tensor(counts, device=scores.device)
-        inside = torch.arange(T, device=scores.device) < self.lengths[:, None]
-        self._set_scores("log_segment", scores, floats("log_pairwise", log_pairwise), inside)
+        self._set_scores("log_segment", scores, floats("log_pairwise", log_pairwise), lambda: self._inside(T))
         self._sizes = B, T
         self._lattice = segment.lattice(counts, T, L, S)
 

@@ -55,7 +55,7 @@ class SpanTree(PartTree):
         sizes = check_shape("log_span", scores.shape[:3], "B n n")
         counts = check_lengths(host(lengths), sizes["B"], sizes["n"])
         self._sizes = sizes["B"], sizes["n"], sizes["n"]
-        self._set_scores("log_span", scores, counts, span_mask(counts, sizes["n"]))
+        self._set_scores("log_span", scores, counts, lambda: span_mask(counts, sizes["n"]))
 
     log_span = property(attrgetter("_scores"), doc="Scores of spans, (B, n, n) or with labels (B, n, n, L).")
 

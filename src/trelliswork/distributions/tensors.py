@@ -58,17 +58,18 @@ def floats(name: str, values: Any) -> Tensor:
     return tensor.view_as(tensor)
 
 
-def clean(name: str, scores: Tensor, inside: Any = None) -> Tensor:
+def clean(name: str, scores: Tensor, inside: Callable[[], Any] = lambda: None) -> Tensor:
     """Raise an error for nan and +inf, but replace them by 0 in the padding.
 
-    ``inside`` is a mask over leading axes, False in the padding, or None if there is none.
+    ``inside``, called only where there are any, returns a mask over leading axes, False in the padding.
     """
     # On the CPU, torch would start its own threads, which then compete with ours.
     values: Any = host(scores) if scores.is_cpu else scores.detach()
     if 0 in values.shape or values.max() < torch.inf:  # the maximum is nan if anything is
         return scores
-    check_scores(name, host(values), host(inside))
-    mask = torch.as_tensor(inside, device=scores.device)
+    valid = inside()
+    check_scores(name, host(values), host(valid))
+    mask = torch.as_tensor(valid, device=scores.device)
     return torch.where(mask.reshape(*mask.shape, *[1] * (scores.ndim - mask.ndim)), scores, 0)
 
 

@@ -1,6 +1,7 @@
 """Base of trees that are scored by their parts, arcs or spans, with or without labels."""
 
 from abc import abstractmethod
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -9,7 +10,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from trelliswork.distributions.base import Distribution
-from trelliswork.distributions.tensors import CPU, clean, draw_labels, draw_seeds, expectation, gradients
+from trelliswork.distributions.tensors import CPU, clean, draw_labels, draw_seeds, gradients
 from trelliswork.inference.tensors import doubles, log_sum
 
 
@@ -23,8 +24,8 @@ class TreeExpectations(NamedTuple):
 class PartTree(Distribution):
     """Base class of dependency trees and bracketings: scores (B, N, N) of all parts, or (B, N, N, L) with labels."""
 
-    def _set_scores(self, name: str, scores: Tensor, lengths: NDArray[np.int64], parts: NDArray[np.bool_]) -> None:
-        """Set the attributes; the shape has been checked. ``parts`` (B, N, N) are the possible parts."""
+    def _set_scores(self, name: str, scores: Tensor, lengths: NDArray[np.int64], parts: Callable[[], Any]) -> None:
+        """Set the attributes; the shape has been checked. ``parts`` returns the mask (B, N, N) of possible parts."""
         self._dtype, self._device, self._by_torch = scores.dtype, scores.device, scores.device != CPU
         self.lengths = torch.as_tensor(lengths, device=scores.device)
         self._scores = clean(name, scores, parts)
@@ -84,6 +85,3 @@ class PartTree(Distribution):
     def _sum_labels(self) -> Tensor:
         """Return scores (B, N, N) of parts with any label, in float64 if there are labels."""
         return log_sum(self._scores.double(), (3,)) if self.labeled else self._scores
-
-    def _expected_score(self, moments: tuple[Tensor, ...]) -> Tensor:
-        return expectation(moments[1], self._scores)

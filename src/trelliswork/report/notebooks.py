@@ -87,7 +87,7 @@ def _estimator(model: Estimator) -> list[Html]:
 
 
 def _distribution(shown: Any) -> list[Html]:
-    from trelliswork.distributions import FactorGraph, LinearChain, NgramChain
+    from trelliswork.distributions import Alignment, FactorGraph, LinearChain, NgramChain, SemiMarkovChain
     from trelliswork.distributions.dependency_tree import DependencyTree
 
     names = getattr(shown, "names", None)
@@ -96,7 +96,8 @@ def _distribution(shown: Any) -> list[Html]:
     chain, arcs = isinstance(shown, LinearChain | NgramChain), isinstance(shown, DependencyTree)
     draw = _chain if chain else _arcs if arcs else _brackets
     lengths = shown.lengths.tolist()
-    blocks = [draw(shown, b, n, names) for b, n in enumerate(lengths[:SHOWN]) if n <= MOST_WORDS]
+    drawn = [] if isinstance(shown, Alignment | SemiMarkovChain) else lengths[:SHOWN]
+    blocks = [draw(shown, b, n, names) for b, n in enumerate(drawn) if n <= MOST_WORDS]
     left = len(lengths) - len(blocks)
     more = [element("p", f"{left} more of this batch not shown: {shown!r}", class_="note")] if left else []
     log_z = ", ".join(number(float(value)) for value in shown.log_partition()[:SHOWN])

@@ -10,10 +10,9 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 from tests.oracle.graphs import enumerate_graphs, random_graph
 from trelliswork.errors import ImpossibleError, ShapeError, ValueRangeError
-from trelliswork.inference.graph import Tables, wire
+from trelliswork.inference.graph import AtMostOne, Cardinality, ChainFactor, ExactlyOne, Tables, wire
 from trelliswork.inference.graph.engines import exact
 from trelliswork.inference.graph.engines.elimination import elimination_order
-from trelliswork.inference.graph.factors import AtMostOne, Cardinality, ChainFactor, ExactlyOne
 
 SEEDS = st.integers(0, 2**32 - 1)
 ZEROS = st.sampled_from([0.0, 0.2, 0.5])

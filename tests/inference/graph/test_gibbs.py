@@ -11,9 +11,8 @@ from tests.oracle.graphs import enumerate_graphs, random_graph
 from trelliswork.compute import threads
 from trelliswork.compute.kernels.random import uniform
 from trelliswork.errors import ImpossibleError, ValueRangeError
-from trelliswork.inference.graph import Tables, wire
+from trelliswork.inference.graph import ChainFactor, ExactlyOne, Tables, wire
 from trelliswork.inference.graph.engines import feasible, gibbs
-from trelliswork.inference.graph.factors import ChainFactor, ExactlyOne
 from trelliswork.inference.graph.layout import flatten
 
 call_uniform = from_python(uniform)

@@ -10,10 +10,9 @@ from tests.compiled import from_python
 from tests.oracle.graphs import enumerate_graphs, random_graph
 from trelliswork.compute import threads
 from trelliswork.errors import ImpossibleError, ValueRangeError
-from trelliswork.inference.graph import Tables, wire
+from trelliswork.inference.graph import ChainFactor, ExactlyOne, Tables, wire
 from trelliswork.inference.graph.engines import mean_field
 from trelliswork.inference.graph.engines.components import find, singles, split
-from trelliswork.inference.graph.factors import ChainFactor, ExactlyOne
 from trelliswork.inference.graph.kernels import mean_field as kernels
 from trelliswork.inference.graph.layout import flatten, variables
 

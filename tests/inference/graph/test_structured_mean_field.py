@@ -8,10 +8,9 @@ from numpy.testing import assert_allclose
 
 from tests.oracle.graphs import enumerate_graphs, random_graph
 from trelliswork.errors import ValueRangeError
-from trelliswork.inference.graph import Tables, wire
+from trelliswork.inference.graph import ChainFactor, Tables, wire
 from trelliswork.inference.graph.engines import mean_field, structured_mean_field
 from trelliswork.inference.graph.engines.components import find
-from trelliswork.inference.graph.factors import ChainFactor
 from trelliswork.inference.graph.layout import flatten
 
 SEEDS = st.integers(0, 2**32 - 1)

@@ -11,9 +11,8 @@ from numpy.testing import assert_allclose, assert_array_equal
 from tests.oracle.graphs import enumerate_graphs, random_graph
 from trelliswork.compute import threads
 from trelliswork.errors import ValueRangeError
-from trelliswork.inference.graph import Tables, wire
+from trelliswork.inference.graph import ChainFactor, ExactlyOne, Tables, wire
 from trelliswork.inference.graph.engines import mean_field, spanning, structured_mean_field, trw
-from trelliswork.inference.graph.factors import ChainFactor, ExactlyOne
 
 SEEDS = st.integers(0, 2**32 - 1)
 ZEROS = st.sampled_from([0.0, 0.2, 0.4])

@@ -3,8 +3,7 @@
 import numpy as np
 
 from trelliswork.compute.jit import helper
-from trelliswork.compute.partial import load_part
-from trelliswork.compute.simd import exponential, lanes, largest, maximum, spread, store, subtract
+from trelliswork.compute.simd import exponential, lanes, largest, load_part, maximum, spread, store, subtract
 
 
 @helper

@@ -103,18 +103,23 @@ def backward(
 
 
 def expectations(
-    potentials: Potentials, *, marginals: bool = True, edges: bool = False, counts: bool = False
+    potentials: Potentials,
+    *,
+    weights: Floats | None = None,
+    marginals: bool = True,
+    edges: bool = False,
+    counts: bool = False,
 ) -> tuple[NDArray[np.float64], Expectations]:
     """Return log Z (B,) and the expectations of ``backward``.
 
     Both passes run over a range of sequences while it is in the cache, which is faster than one after the other.
     """
     p = potentials
-    if not edges and (length := p.length_if_short):
+    if not edges and weights is None and (length := p.length_if_short):
         of_one = _of_one_sentence(p, length, marginals, counts)
         if of_one is not None:
             return of_one
-    out = _outputs(p, None, marginals, edges, counts)
+    out = _outputs(p, weights, marginals, edges, counts)
     log_z, safe = np.empty(len(p.lengths)), np.ones(len(p.lengths), bool)
     if p.shared and not edges:
         threads.run(forward_backward.forward_backward, p.ranges, p.chains, p.transitions, log_z, safe, out.arrays)
@@ -228,8 +233,8 @@ def _outputs(
         # One sum per range of work, so that the result does not depend on the number of threads.
         slot[p.order] = np.repeat(np.arange(len(p.ranges)), [stop - start for start, stop in p.ranges])
         sums = np.zeros((len(p.ranges), S, S))
-    nodes = (np.empty if p.full else np.zeros)((B if marginals else 0, T, S), dtype)
-    pairs = np.zeros((B, T - 1, S, S) if edges else (0, 0, S, S), dtype)
+    make = np.empty if p.full else np.zeros
+    nodes, pairs = make((B if marginals else 0, T, S), dtype), make((B, T - 1, S, S) if edges else (0, 0, S, S), dtype)
     return _Outputs(Outputs(weight, slot, nodes, sums), pairs, total)
 
 

@@ -5,15 +5,10 @@ that takes them and returns a `Result`: `bp`, `max_product`, `exact`, `mean_fiel
 `gibbs`.
 """
 
-from trelliswork.inference.graph.factors import (
-    AtMostOne,
-    Cardinality,
-    ChainFactor,
-    ExactlyOne,
-    LowRankFactor,
-    ProjectiveTreeFactor,
-    SpanningTreeFactor,
-)
+from trelliswork.inference.graph.factors.cardinality import AtMostOne, Cardinality, ExactlyOne
+from trelliswork.inference.graph.factors.chain import ChainFactor
+from trelliswork.inference.graph.factors.lowrank import LowRankFactor
+from trelliswork.inference.graph.factors.trees import ProjectiveTreeFactor, SpanningTreeFactor
 from trelliswork.inference.graph.potentials import BestPropagation, Propagation, Propagator, Tables, Wiring, wire
 from trelliswork.inference.graph.result import Result
 

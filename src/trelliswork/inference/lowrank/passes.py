@@ -93,16 +93,11 @@ def score(
     """Return log p(words) of each sentence (B,); sentences that underflow in float32 are recomputed in float64."""
     log_z = np.empty(len(offsets) - 1)
     for which, both, shifts in _batches(log_start, transition, log_emission, words, offsets, blocks):
-        found = both.forward()
-        lost = np.flatnonzero(np.isneginf(found))
-        if lost.size and log_emission.dtype != torch.float64:
-            found = found + shifts
-            some, starts = _chosen(words, offsets, which[lost])
-            exact = log_start.double(), double(transition), log_emission.double()
-            found[lost] = score(*exact, some, starts, blocks)
-            log_z[which] = found
-        else:
-            log_z[which] = found + shifts
+        log_z[which] = both.forward() + shifts
+    lost = np.flatnonzero(np.isneginf(log_z))
+    if lost.size and log_emission.dtype != torch.float64:
+        exact = log_start.double(), double(transition), log_emission.double()
+        log_z[lost] = score(*exact, *_chosen(words, offsets, lost), blocks)
     return log_z
 
 

@@ -116,11 +116,6 @@ class ChainObjective:
 
     def _add(self, part: "_Part", w: ChainWeights, used: int) -> float:
         """Add the gradient of a part to the sums, of which the first ``used`` are not empty; return its loss."""
-        if self.layout.n_edge_attributes:
-            if not used:
-                self._gradient.clear(0)
-            most = max(1, BATCH_EDGES // self.layout.n_labels**2)
-            return sum(self._batch(part, *some, w) for some in batches(np.diff(part.sentences.offsets), most))
         losses = Losses(np.zeros(len(part.numbers)), np.ones(len(part.numbers), bool))
         inputs = part.sentences, part.tokens.arrays, w.arrays, w.labels, w.transitions
         kernel = objective.lane_loss_gradient if part.by_lane else objective.loss_gradient
@@ -130,20 +125,24 @@ class ChainObjective:
             k = slot[start]
             if k >= used:
                 self._gradient.clear(k)
-            if start < stop:
+            if self.layout.n_edge_attributes:
+                most = max(1, BATCH_EDGES // self.layout.n_labels**2)
+                for first, last in batches(np.diff(part.sentences.offsets[start : stop + 1]), most):
+                    losses.loss[start + first : start + last] = self._batch(part, start + first, start + last, w, k)
+            elif start < stop:
                 kernel(start, stop, *inputs, self._gradient.slot(k), losses)
 
         threads.run(work, part.ranges)
         for s in np.flatnonzero(~losses.safe).tolist():
-            losses.loss[s] = self._batch(part, s, s + 1, w)
+            losses.loss[s : s + 1] = self._batch(part, s, s + 1, w, 0)
         return float(losses.loss.sum())
 
-    def _batch(self, part: "_Part", first: int, last: int, w: ChainWeights) -> float:
-        """Return the loss of some sentences, as potentials; add their gradient to the first sums.
+    def _batch(self, part: "_Part", first: int, last: int, w: ChainWeights, k: int) -> NDArray[np.float64]:
+        """Return the losses of some sentences, as potentials; add their gradient to the sums k.
 
         These are sentences that underflow in probability space, or whose transitions depend on the position.
         """
-        sentences, tokens, gradient = part.sentences, part.tokens, self._gradient.slot(0)
+        sentences, tokens, gradient = part.sentences, part.tokens, self._gradient.slot(k)
         offsets, weight = sentences.offsets[first : last + 1], sentences.weight[first:last]
         start, stop, lengths = offsets[0], offsets[-1], np.diff(offsets)
         gold, scores = sentences.gold[start:stop], tokens.scores(w, start, stop)
@@ -152,29 +151,28 @@ class ChainObjective:
         p: Any = w.chains(scores, offsets, tokens.edge_arrays)
         by_position = self.layout.n_edge_attributes > 0 and lengths.max() > 1
         expected: Any
-        log_z, expected = chain.expectations(p, edges=by_position, counts=not by_position)
+        log_z, expected = chain.expectations(p, weights=weight, edges=by_position, counts=not by_position)
         if not log_z.min() > -np.inf:
             number = part.numbers[first + int(log_z.argmin())]
             raise ImpossibleError(f"sentence {number}: no labeling agrees with its labels and the scheme.")
         residual, of_token = np.zeros_like(scores), np.repeat(weight, lengths)
-        residual[:, : self.layout.n_labels] = of_token[:, None] * unpad(expected.marginals, lengths)
+        residual[:, : self.layout.n_labels] = unpad(expected.marginals, lengths)
         labeled = np.flatnonzero(gold >= 0)
         residual[labeled, gold[labeled]] -= of_token[labeled]
         objective.scatter(start, stop, residual, 0, tokens.arrays, gradient.state)
         to = labeled[~np.isin(labeled, offsets - start)]  # the first token of a sentence has no pair
         if by_position:
-            pairs = (weight[:, None, None, None] * expected.edges).astype(np.float32)
+            pairs, features = expected.edges, EdgeFeatures(*tokens.edge_arrays, *w.edge_arrays)
             row = np.repeat(np.arange(len(lengths)), lengths)[to]
             np.subtract.at(pairs, (row, to - (offsets[row] - start) - 1, gold[to - 1], gold[to]), of_token[to])
-            features = EdgeFeatures(*tokens.edge_arrays, *w.edge_arrays)
             for b in range(len(lengths)):
                 edge_scatter(offsets[b], offsets[b + 1], features, pairs[b], gradient.edges, gradient.counts)
         else:
-            gradient.counts[...] += np.tensordot(weight, expected.counts, 1)
+            gradient.counts[...] += expected.counts.sum(axis=0, dtype=np.float64)
             np.subtract.at(gradient.counts, (gold[to - 1], gold[to]), of_token[to])
         known = pad(gold, lengths).astype(np.int64)
-        score = np.where(known[:, 0] >= 0, chain.score(p, np.maximum(known, 0)), 0.0)
-        return float(weight @ (log_z - score))
+        losses: NDArray[np.float64] = log_z - np.where(known[:, 0] >= 0, chain.score(p, np.maximum(known, 0)), 0.0)
+        return weight * losses
 
 
 class _Part:
@@ -206,7 +204,7 @@ class _Part:
         lengths = np.diff(taken.offsets)
         self.by_lane = fits_lanes(lengths, layout)
         multiple = LANES if self.by_lane else objective.ROWS
-        self.ranges = threads.cut(lengths, multiple=multiple, most=1 if layout.n_edge_attributes else SLOTS)
+        self.ranges = threads.cut(lengths, multiple=multiple, most=SLOTS)
 
     def compose(self) -> Composites:
         """Replace rows that often stand side by side by composites, and return these."""

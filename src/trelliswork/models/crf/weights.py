@@ -136,9 +136,10 @@ class ChainWeights:
         scores[ends[1:] - 1] += self.end
         transitions: Floats = self.log_transition
         if edges is not None and len(self.edge_arrays[0]) > 1 and lengths.max() > 1:
-            transitions = np.zeros((len(lengths), lengths.max() - 1, S, S), np.float32)
+            transitions = np.empty((len(lengths), lengths.max() - 1, S, S), np.float32)
             features = EdgeFeatures(*edges, *self.edge_arrays)
-            for b in range(len(lengths)):
+            for b, n in enumerate(lengths.tolist()):
+                transitions[b, n - 1 :] = 0
                 edge_scores(offsets[b], offsets[b + 1], features, self.log_transition, transitions[b])
         check_overflow(scores, transitions)
         return chain.chain_potentials(pad(scores[:, :S], lengths), transitions, lengths, check_values=False)

@@ -28,7 +28,6 @@ import numpy as np
 from trelliswork.compute.jit import helper, kernel, method
 from trelliswork.compute.kernels.products import Factor, add_product
 from trelliswork.compute.kernels.rows import exp_row
-from trelliswork.compute.partial import load_part, store_part
 from trelliswork.compute.simd import (
     VECTOR_BYTES,
     add,
@@ -36,11 +35,13 @@ from trelliswork.compute.simd import (
     lanes,
     largest,
     load,
+    load_part,
     maximum,
     multiply,
     put,
     spread,
     store,
+    store_part,
     total,
 )
 from trelliswork.compute.simd import multiply_add as fma

@@ -8,8 +8,7 @@ import numpy as np
 
 from trelliswork.compute.jit import helper, kernel
 from trelliswork.compute.kernels.rows import exp_row
-from trelliswork.compute.partial import load_part
-from trelliswork.compute.simd import lanes, store
+from trelliswork.compute.simd import lanes, load_part, store
 from trelliswork.inference.chain.kernels.blocks import BlockSpace, backward, forward
 from trelliswork.inference.chain.kernels.forward_backward import largest_safe
 

@@ -12,8 +12,20 @@ import numpy as np
 
 from trelliswork.compute.jit import helper, kernel
 from trelliswork.compute.kernels.products import Factor, max_product
-from trelliswork.compute.partial import load_part
-from trelliswork.compute.simd import add, first_equal, get, lanes, largest, load, maximum, put, spread, store, subtract
+from trelliswork.compute.simd import (
+    add,
+    first_equal,
+    get,
+    lanes,
+    largest,
+    load,
+    load_part,
+    maximum,
+    put,
+    spread,
+    store,
+    subtract,
+)
 from trelliswork.compute.tiles import store_tile, tile
 from trelliswork.inference.chain.kernels.forward_backward import ROWS
 from trelliswork.inference.chain.kernels.records import Chains

@@ -67,26 +67,23 @@ def join(a, b, maximize):
 @helper
 def _plain_messages(layout, f, tables, messages, maximize):
     """Rows of ``messages.rows[1]``: all messages of f by sums (times exp of its shift) or maxima of logarithms."""
-    w, out, log_q = messages.rows[0], messages.rows[1], messages.log_q
+    out, log_q = messages.rows[1], messages.log_q
     widest = len(out) // 4
     arity, n0, n1, n2, n3 = table_shape(layout, f)
-    for k in range(4):
-        w[k * widest] = 0.0  # of missing axes
-    for k in range(4 - arity, 4):
-        e = layout.fac_edge[layout.fac_start[f] + k - (4 - arity)]
-        for i in range(layout.n_states[layout.edge_variable[e]]):
-            w[k * widest + i] = log_q[layout.edge_at[e] + i]
+    edges = layout.fac_edge[layout.fac_start[f] : layout.fac_start[f + 1]]
+    at0, at1 = layout.edge_at[edges[0]], layout.edge_at[edges[max(arity - 3, 0)]]
+    at2, at3 = layout.edge_at[edges[arity - 2]], layout.edge_at[edges[arity - 1]]
     for i in range(len(out)):
         out[i] = -np.inf
     row = tables.log_at[f]
     for h in range(n0):
         for i in range(n1):
             for j in range(n2):
-                x, y, z = w[h], w[widest + i], w[2 * widest + j]
+                x, y, z = log_q[at0 + h] if arity == 4 else 0.0, log_q[at1 + i] if arity > 2 else 0.0, log_q[at2 + j]
                 top, scale = -np.inf, x + y + z
                 for k in range(n3):
                     entry = tables.log_weights[row + k]
-                    top = join(top, entry + w[3 * widest + k], maximize)
+                    top = join(top, entry + log_q[at3 + k], maximize)
                     out[3 * widest + k] = join(out[3 * widest + k], entry + scale, maximize)
                 out[2 * widest + j] = join(out[2 * widest + j], top + x + y, maximize)
                 if arity > 2:

@@ -14,7 +14,6 @@ from trelliswork.compute.kernels.products import Factor, add_product
 from trelliswork.compute.simd import (
     add,
     get,
-    if_positive,
     lanes,
     largest,
     load,
@@ -26,6 +25,7 @@ from trelliswork.compute.simd import (
     store,
     subtract,
     total,
+    where_greater,
 )
 from trelliswork.compute.tiles import store_tile, tile
 from trelliswork.inference.graph.kernels.records import LANES, NARROW, Doubles, Integers
@@ -206,7 +206,7 @@ def commit_weights(out, out_at, width, old, new, at, damping, seen):
         after = multiply(load(out, out_at + k), scale)
         changes = maximum(changes, maximum(subtract(after, before), subtract(before, after)))
         after = multiply_add(before, stale, multiply(after, fresh))
-        lowests = maximum(lowests, subtract(zero, if_positive(after, one)))
+        lowests = maximum(lowests, subtract(zero, where_greater(after, zero, after, one)))
         store(new, at + k, after)
     if damping > 0.0:  # zeros are stored at once: a zero approached in small steps would never be reached
         for i in range(width):
@@ -284,7 +284,8 @@ def send(layout, pairs, e, source, weights, out, old, new, damping, seen):
         message, before = multiply(message, spread(out, 1.0 / s if s > 0.0 else 0.0)), load(old, at)
         store(new, at, message)
         changes = maximum(seen.changes, maximum(subtract(message, before), subtract(before, message)))
-        lowests = maximum(seen.lowests, subtract(spread(out, 0.0), if_positive(message, spread(out, 1.0))))
+        zero, one = spread(out, 0.0), spread(out, 1.0)
+        lowests = maximum(seen.lowests, subtract(zero, where_greater(message, zero, message, one)))
         return Extremes(min(seen.least_sum, s), seen.change, seen.lowest, changes, lowests)
     weighted_rows(weights, table, source.n_states, width, q, q_at, out, 0)
     return commit_weights(out, 0, width, old, new, at, damping, seen)

@@ -7,6 +7,7 @@ gradient of an edge weight += p(y_{t-1} = i, y_t = j | x) - [y_{t-1} = i, y_t = 
 from typing import Any, NamedTuple
 
 from trelliswork.compute.jit import kernel
+from trelliswork.compute.simd import get, put
 
 
 class EdgeFeatures(NamedTuple):
@@ -24,25 +25,26 @@ class EdgeFeatures(NamedTuple):
     weights: Any
 
 
-@kernel(allocates=True)
+@kernel
 def edge_scores(start, stop, edges, log_transition, out):
     """Fill out (stop - start - 1, S, S), the transition scores into all tokens of a sentence but the first."""
     for t in range(stop - start - 1):
-        out[t] = log_transition
-        flat = out[t].reshape(-1)
-        i = start + t + 1
+        first, i = t * log_transition.size, start + t + 1
+        for k in range(log_transition.size):
+            put(out, first + k, get(log_transition, k))
         for at in range(edges.token_ptr[i], edges.token_ptr[i + 1]):
             for f in range(edges.ptr[edges.ids[at]], edges.ptr[edges.ids[at] + 1]):
-                flat[edges.pairs[f]] += edges.weights[f]
+                pair = first + edges.pairs[f]
+                put(out, pair, get(out, pair) + edges.weights[f])
 
 
 @kernel
 def edge_scatter(start, stop, edges, residual, edge_gradient, counts):
     """Add the residuals (stop - start - 1, S, S) of a sentence's edges to the gradients of edges and transitions."""
     for t in range(stop - start - 1):
-        flat = residual[t].reshape(-1)
-        i = start + t + 1
+        first, i = t * counts.size, start + t + 1
         for at in range(edges.token_ptr[i], edges.token_ptr[i + 1]):
             for f in range(edges.ptr[edges.ids[at]], edges.ptr[edges.ids[at] + 1]):
-                edge_gradient[f] += flat[edges.pairs[f]]
-        counts += residual[t]
+                edge_gradient[f] += get(residual, first + edges.pairs[f])
+        for k in range(counts.size):
+            put(counts, k, get(counts, k) + get(residual, first + k))

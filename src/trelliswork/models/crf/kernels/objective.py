@@ -30,7 +30,7 @@ from trelliswork.compute.simd import (
     subtract,
 )
 from trelliswork.compute.simd import multiply_add as fma
-from trelliswork.compute.tiles import load_tile, square, store_tile, transpose
+from trelliswork.compute.tiles import load_tile, square_tile, store_tile, transpose
 from trelliswork.inference.chain.kernels.forward_backward import ROWS, backward, forward
 from trelliswork.inference.chain.kernels.lanes import STATES, LaneSteps, forward_backward
 from trelliswork.inference.chain.kernels.records import Chains, Outputs, make_lattice
@@ -293,7 +293,7 @@ def _fill_lanes(source, group, t, active, out):
     longest, Sw, Sp, L, W = rows.shape[1], rows.shape[2], out.shape[1], out.shape[2], lanes(out)
     for v in range(0, L, W):
         for k in range(0, Sw, W):
-            block = load_tile(square(rows), rows, (v * longest + t) * Sw + k, longest * Sw)
+            block = load_tile(square_tile(rows), rows, (v * longest + t) * Sw + k, longest * Sw)
             store_tile(turned, k * L + v, L, transpose(block))
     for r in range(active, L):
         turned[:, r] = -np.inf
@@ -318,7 +318,7 @@ def _absorb(source, group, t, active, marginals):
     longest, Sw = rows.shape[1:]
     for v in range(0, L, W):
         for k in range(0, Sp, W):
-            block = load_tile(square(marginals), marginals, k * L + v, L)
+            block = load_tile(square_tile(marginals), marginals, k * L + v, L)
             store_tile(rows, (v * longest + t) * Sw + k, longest * Sw, transpose(block))
 
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from trelliswork.compute.jit import helper, kernel
 from trelliswork.compute.simd import add, get, lanes, load, load_as, multiply, prefetch, put, store
-from trelliswork.compute.tiles import load_rows, load_tile, square, store_rows, store_tile, transpose
+from trelliswork.compute.tiles import load_tile, square_tile, store_tile, transpose
 from trelliswork.inference.chain.kernels.forward_backward import forward_backward
 from trelliswork.inference.chain.kernels.lanes import STATES, LaneSteps
 from trelliswork.inference.chain.kernels.lanes import forward_backward as forward_backward_by_lane
@@ -101,7 +101,8 @@ def _fill_lanes(source, group, t, active, out):
     _, Sp, L = out.shape
     for v in range(0, L, lanes(out)):
         for k in range(0, Sp, lanes(out)):
-            store_tile(out, (t * Sp + k) * L + v, L, transpose(load_rows(table, places, t * L + v, k)))
+            block = load_tile(square_tile(table), table, k, (places, t * L + v))
+            store_tile(out, (t * Sp + k) * L + v, L, transpose(block))
     for r in range(active if labels.size else 0):
         y = labels[offsets[group.first + r] + t]
         if y >= 0:
@@ -120,8 +121,8 @@ def _absorb(source, group, t, active, marginals):
         put(places, r, row * width)
     for v in range(0, L, W):
         for k in range(0, Sp, W):
-            block = load_tile(square(marginals), marginals, k * L + v, L)
-            store_rows(rows, places, v, k, transpose(block))
+            block = load_tile(square_tile(marginals), marginals, k * L + v, L)
+            store_tile(rows, k, (places, v), transpose(block))
 
 
 @helper

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from trelliswork.compute.jit import helper, kernel
-from trelliswork.compute.simd import add, get, lanes, largest, load, maximum, part_from, put, spread, total
+from trelliswork.compute.simd import add, get, lanes, largest, load, maximum, put, spread, total, where_greater
 
 UNDECIDED = 8  # values that are left for quickselect
 PROBES = 40
@@ -55,12 +55,12 @@ def make_selection(n, width, like):
 @helper
 def _tally(values, at, width, low):
     """Return the number of values[at : at + width] that reach ``low``, and their sum."""
-    by, one = spread(values, low), spread(values, 1.0)
-    count, mass = spread(values, 0.0), spread(values, 0.0)
+    by, one, zero = spread(values, low), spread(values, 1.0), spread(values, 0.0)
+    count, mass = zero, zero
     for k in range(at, at + width, lanes(values)):
         v = load(values, k)
-        count = add(count, part_from(one, v, by))
-        mass = add(mass, part_from(v, v, by))
+        count = add(count, where_greater(by, v, zero, one))
+        mass = add(mass, where_greater(by, v, zero, v))
     return np.int64(total(count)), np.float64(total(mass))
 
 
