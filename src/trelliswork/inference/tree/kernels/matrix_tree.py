@@ -79,13 +79,15 @@ def elimination(n, like):
 
 
 @helper(inline="always")
-def _product(sums, x, at, step, matrix, to, M, n):
-    """Return a vector of sums plus the rows of a matrix, each times one of the numbers of x; flat indices."""
-    for _ in range(n):
-        sums = multiply_add(spread(x, get(x, at)), load(matrix, to), sums)
+def _products(sums, x, y, at, step, left, right, to, M, n):
+    """Return two vectors of sums plus the rows of two matrices, each times one of the numbers of x or y."""
+    one, two = sums
+    for _ in range(n):  # together, since each sum waits for itself
+        one = multiply_add(spread(x, get(x, at)), load(left, to), one)
+        two = multiply_add(spread(y, get(y, at)), load(right, to), two)
         at += step
         to += M
-    return sums
+    return one, two
 
 
 @helper
@@ -128,8 +130,8 @@ def _eliminate(n, M, single_root, work: Elimination):
         row, below, later, mass = k * M, (k + 1) * M, n - 1 - k, zero
         for h in range(0, k, width):
             own = load(inside, middle - k + h)
-            above = _product(load(A, row + h), C, below + k, M, A, below + h, M, later)
-            under = _product(load(C, row + h), A, below + k, M, C, below + h, M, later)
+            sums = load(A, row + h), load(C, row + h)
+            above, under = _products(sums, C, A, below + k, M, A, C, below + h, M, later)
             mass = multiply_add(above, own, mass)
             store(A, row + h, multiply(above, own))
             store(C, row + h, multiply(under, own))
@@ -171,10 +173,10 @@ def _derive(n, M, single_root, work: Elimination):
             noises = multiply_add(scale, under, noises)
             by_root = multiply_add(g, under, by_root)
             store(scales, d, multiply(scale, grown))
-            t = _product(zero, C, row, 1, G, d, M, k)
+            t, g = _products((zero, multiply(share, g)), C, A, row, 1, G, H, d, M, k)
             lost = multiply_add(load(A, row + d), t, lost)
             store(G, row + d, t)
-            store(H, row + d, _product(multiply(share, g), A, row, 1, H, d, M, k))
+            store(H, row + d, g)
         t_root = total(by_root)
         some = total(lost) + q_root * t_root
         rest = 1 - some
