@@ -240,6 +240,14 @@ COMMANDS = {
          Option("keep", str, "Folder for models and checkpoints, from which the same command resumes."),
          Option("kneser-ney/no-kneser-ney", bool, "Include the 5-gram baseline.", default="yes")),
     ),
+    "large-hmm": Command(
+        "Perplexity of HMM language models with many states in blocks, on Penn Treebank text (paper 4).",
+        "--data DATA --states 16384 --keep models",
+        (Option("states", list[int], "Number of states.", "sizes", min=1024),
+         Option("max-iter", int, "Number of epochs of each training.", min=1), FIRST,
+         Option("keep", str, "Folder for models and checkpoints, from which the same command resumes."),
+         Option("kneser-ney/no-kneser-ney", bool, "Add the mean with 5-grams.", default="yes")),
+    ),
     "kernel-features": Command(
         "Errors of approximations of the exponential kernel against the exact softmax (paper 4).",
         "--features 64 --features 256",

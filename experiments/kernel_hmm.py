@@ -103,14 +103,14 @@ def kernel_hmm(
             size.states, n_blocks=1, rank=size.rank or None, max_iter=max_iter, seed=seed, **settings
         )  # fmt: skip
         restart_peak_memory()
-        _one(table, size, _trained(lm, size, train, dev, keep, say, max_minutes), test)
+        _one(table, size, trained(lm, size, train, dev, keep, say, max_minutes), test)
     if kneser_ney:
         _baseline(table, train, dev, test, say)
     table.rows += [[name, None, valid, None, tested, *[None] * 7] for name, valid, tested in PUBLISHED]
     return table
 
 
-def _trained(
+def trained(
     lm: HMMLanguageModel,
     size: Size,
     train: Words,

@@ -229,6 +229,12 @@ EXPERIMENTS: tuple[Experiment, ...] = (  # in the order of the papers
         small={"sizes": ("32", "128/32"), "max_iter": 1, "n_sentences": 2000}, minutes=32,
     ),
     Experiment(
+        "large-hmm", 4, "perplexity of HMM language models with 2^15 states in blocks", f"{ROOM}.large_hmm:large_hmm",
+        "ptb-lm", ("ptb.train.txt", "ptb.valid.txt", "ptb.test.txt"),
+        full={"sizes": (32768,), "max_iter": 11, "n_sentences": 0, "kneser_ney": True, "seed": 0},
+        small={"sizes": (8192,), "max_iter": 10}, minutes=30,
+    ),
+    Experiment(
         "kernel-features", 4, "approximations of the exponential kernel, by features",
         f"{ROOM}.kernel_features:kernel_features",
         full={"features": (16, 64, 256, 1024), "n_states": 256, "n_dims": 8, "norm": 1.5, "seed": 0},

@@ -88,6 +88,19 @@ def test_kernel_hmm_resumes_from_kept_models(files, tmp_path):
     assert "other data or settings" in run("--learning-rate", 0.5, ok=False)
 
 
+def test_large_hmm(files, tmp_path):
+    def run():
+        lines = call(
+            "large-hmm", "--data", files, "--states", 1024, "--max-iter", 1, "--json", "--quiet", "--keep", tmp_path
+        )
+        return {figure["row"]: figure["ours"] for figure in map(json.loads, lines.splitlines())}
+
+    name = "HMM, 1024 states in blocks"
+    ours = run()
+    assert ours[f"{name}, with 5-grams: test"] <= ours[f"{name}: test"]
+    assert run() == ours  # from the model that was kept
+
+
 def test_low_rank_and_dense_transitions_give_the_same_results(files):
     from experiments.kernel_hmm import same_as_dense
 
