@@ -161,9 +161,8 @@ def _sentence(parser: DependencyParser, s: Any, n_sweeps: int, seed: int) -> Sen
     scored = scorer.scored(parsing.tokens, np.array([0]))
     assert scored.candidates is not None
     assert scored.scores is not None
-    t = scorer.temperatures
-    parts = scored.candidates.parts
-    a, b, c = (v / x for v, x in zip(scored.scores, (t.arcs, t.siblings, t.grandparents), strict=True))
+    parts, kinds = scored.candidates.parts, ("arcs", "siblings", "grandparents")
+    a, b, c = (v / scorer.temperature(kind) for v, kind in zip(scored.scores, kinds, strict=True))
     n = len(s.words)
     gold = np.array([s.heads[m - 1] == h for h, m in zip(parts.heads, parts.modifiers, strict=True)])
     number = {(int(h), int(m)): k for k, (h, m) in enumerate(zip(parts.heads, parts.modifiers, strict=True))}

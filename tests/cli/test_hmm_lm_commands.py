@@ -66,7 +66,7 @@ def test_inspect(files):
     shown = json.loads(call("inspect", files / "lm", "-n", 3, "--json"))
     assert len(shown["top_words"]) == 3
     assert all(len(words) == 3 for _, _, words in shown["top_words"])
-    assert shown["rank"] <= 6
+    assert shown["states"] == 6
     shares = [share for _, share, _ in shown["top_words"]]
     assert shares == sorted(shares, reverse=True)
     text = call("inspect", files / "lm", "--label", "#2")

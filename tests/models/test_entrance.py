@@ -176,7 +176,7 @@ def test_what_are_no_heads_is_refused(heads):
         fresh("DependencyParser").fit([[("a", "T"), ("b", "T")]], heads)
 
 
-@pytest.mark.parametrize("name", ["1", "b'x'", "'\\ud800'"])
+@pytest.mark.parametrize("name", ["1", "'\\ud800'"])
 def test_names_of_ready_attributes_are_strings(name):
     token = [eval(name)]
     with pytest.raises(TrellisworkError, match="the name of an attribute must be a string"):
