@@ -100,6 +100,19 @@ def test_a_converted_model_gives_the_same_labels(theirs, tmp_path):
         tagger.tag(X[0])
 
 
+def test_one_sequence_per_call_has_the_labels_of_many(tmp_path):
+    _, tagger = trained(pycrfsuite, tmp_path)
+    assert tagger._single is not None
+    new = [features(s.words, t) for s in bundled.load("test")[:20] for t in range(len(s.words))]
+    some = [new[n : n + 1 + n % 9] for n in range(len(new) - 10)] + [[{"unknown": 1.0}, {}], [["word:the", "new"]]]
+    assert [tagger.tag(x) for x in some] == tagger.tag_all(some)
+    assert tagger.tag([]) == []
+    with pytest.raises(DataError, match="'bad' must be a finite number"):
+        tagger.tag([{"bad": None}])
+    with pytest.raises(ValueRangeError, match="left the range of float32"):
+        tagger.tag([{"length": 3e38}, {"length": -3e38}])
+
+
 def test_a_held_out_part_is_compared_with(tmp_path, capsys):
     trainer = pycrfsuite.Trainer(params={"max_iterations": 3})
     for n, (x, y) in enumerate(zip(X, Y, strict=True)):

@@ -21,6 +21,7 @@ from trelliswork.learning.report import Step
 from trelliswork.metrics.tagging import evaluate_tagging
 from trelliswork.models import load
 from trelliswork.models.crf import CRF
+from trelliswork.models.crf.single import SingleTagger
 
 CRFSuiteError = TrellisworkError
 CRFSUITE_VERSION = "0.12"
@@ -259,6 +260,7 @@ class Tagger:
 
     def __init__(self) -> None:
         self._crf: CRF | None = None
+        self._single: SingleTagger | None = None  # for one sequence, where it is faster
         self._sequence: Items | None = None
         self._rows: list[dict[str, float]] | None = None  # p(label) of the tokens of the sequence
 
@@ -267,6 +269,7 @@ class Tagger:
         """Return a tagger that asks a fitted `CRF`."""
         self = cls()
         self._crf = crf.freeze()
+        self._single = SingleTagger.of(crf)
         return self
 
     def open(self, name: str | Path) -> "Tagger":
@@ -274,7 +277,7 @@ class Tagger:
         model: Any = load(name) if Path(name).is_dir() else convert(name)
         if not isinstance(model, CRF):
             raise DataError(f"{name}: expected a CRF, got {type(model).__name__}.")
-        self._crf, self._sequence, self._rows = model.freeze(), None, None
+        self.__dict__ = vars(Tagger.of(model))
         return self
 
     def open_inmemory(self, value: bytes) -> "Tagger":
@@ -286,7 +289,7 @@ class Tagger:
 
     def close(self) -> None:
         """Forget the model."""
-        self._crf = self._sequence = self._rows = None
+        self.__init__()  # type: ignore[misc]
 
     def __enter__(self) -> "Tagger":
         return self
@@ -306,7 +309,9 @@ class Tagger:
         """Return the most probable labels of a sequence, by default of the one that was set."""
         if xseq is not None:
             self.set(xseq)
-        return self._model.predict([self._chosen])[0] if self._chosen else []
+        tokens = self._chosen
+        labels = self._single.tag(tokens) if self._single is not None and tokens else None
+        return (self._model.predict([tokens])[0] if tokens else []) if labels is None else labels
 
     def tag_all(self, X: Iterable[Any]) -> list[list[str]]:
         """Return the most probable labels of many sequences, faster than one by one."""

@@ -38,7 +38,7 @@ class Names:
 
     def __init__(self, names: Sequence[str] = ()) -> None:
         self._n = 0
-        self._arrays: kernels.Names
+        self.arrays: kernels.Names
         self._make(max(8, len(names)), 64)
         if names:
             self.read([[list(names)]], learn=True)
@@ -48,8 +48,8 @@ class Names:
 
     def listed(self) -> list[str]:
         """Return the names in the order of their numbers."""
-        ends = self._arrays.ends[: self._n + 1].tolist()
-        text = self._arrays.text[: ends[-1]].tobytes()
+        ends = self.arrays.ends[: self._n + 1].tolist()
+        text = self.arrays.text[: ends[-1]].tobytes()
         return [text[a:b].decode("utf-8", "surrogatepass") for a, b in pairwise(ends)]
 
     def _make(self, room: int, size: int) -> None:
@@ -58,11 +58,11 @@ class Names:
         ends = np.zeros(room + 1, np.int64)
         new = kernels.Names(table, np.empty(room, np.uint64), ends, np.empty(size, np.uint8))
         if self._n:
-            old = self._arrays
+            old = self.arrays
             for now, before in zip(new[1:], old[1:], strict=True):
                 now[: len(before)] = before
             kernels.rehash(self._n, new)
-        self._arrays = new
+        self.arrays = new
 
     def read(self, X: Sentences, *, learn: bool = False) -> "Rows":
         """Return the attributes of all tokens; names that are not known are added, or have the number -1."""
@@ -81,15 +81,15 @@ class Names:
     def _read(self, sentences: Sequence[Sequence[Token]], first: int, learn: bool) -> kernels.Found:
         tokens, zeros = list(chain.from_iterable(sentences)), isinstance(next(iter(sentences), None), Items)
         try:
-            text = _bytes(tokens)
+            text = json_text(tokens)
         except (TypeError, ValueError, RecursionError):  # keys of bytes, or what is an error
-            text = _bytes([_with_texts(token, where) for where, token in _places(sentences, first)])
+            text = json_text([_with_texts(token, where) for where, token in _places(sentences, first)])
         name, stack = np.empty(len(text), np.uint8), np.empty((kernels.DEEPEST, 3), np.int64)
         most = len(text) // 3  # quotes and a comma
         found = kernels.Found(np.empty(most, np.int32), np.empty(most, np.float32), np.zeros(len(tokens) + 1, np.int64))
         at = np.array([1, 0, 0, self._n], np.int64)
-        while (status := kernels.read(text, learn, zeros, self._arrays, name, stack, found, at)) == kernels.FULL:
-            self._n, room, size = int(at[3]), len(self._arrays.hashes), len(self._arrays.text)
+        while (status := kernels.read(text, learn, zeros, self.arrays, name, stack, found, at)) == kernels.FULL:
+            self._n, room, size = int(at[3]), len(self.arrays.hashes), len(self.arrays.text)
             full = self._n == room
             self._make(2 * room if full else room, size if full else 2 * size + len(name))
         self._n = int(at[3])
@@ -116,7 +116,8 @@ def _plain(value: Any) -> Any:
 _encode = json.JSONEncoder(ensure_ascii=False, check_circular=False, separators=(",", ":"), default=_plain).encode
 
 
-def _bytes(tokens: list[Any]) -> NDArray[np.uint8]:
+def json_text(tokens: list[Any]) -> NDArray[np.uint8]:
+    """Return tokens as one JSON text, as the kernel reads it."""
     return np.frombuffer(_encode(tokens).encode("utf-8", "surrogatepass"), np.uint8)
 
 
@@ -149,16 +150,16 @@ class ReadyExtractor:
 
     def __init__(self, names: Sequence[str] = (), *, min_count: int = 1) -> None:
         self.min_count = min_count
-        self._names = Names(names)
+        self.known = Names(names)
 
     @property
     def n_attributes(self) -> int:
         """Number of known attributes."""
-        return len(self._names)
+        return len(self.known)
 
     def names(self) -> list[str]:
         """Return the names in the order of their ids."""
-        return self._names.listed()
+        return self.known.listed()
 
     def fit(self, X: Sentences) -> Attributes:
         """Learn and return the attributes of sentences."""
@@ -173,12 +174,12 @@ class ReadyExtractor:
                 f"the name of an attribute must be a string of whole characters, got {shorten(odd)}."
             ) from None
         kept = frequent(dict(zip(names, counts, strict=True)), self.min_count)  # on all ranks together
-        self._names = Names(list(kept))
-        return rows.attributes(self._names.read([[names]]).ids[rows.ids], self.n_attributes)
+        self.known = Names(list(kept))
+        return rows.attributes(self.known.read([[names]]).ids[rows.ids], self.n_attributes)
 
     def transform(self, X: Sentences) -> Attributes:
         """Return the known attributes of other sentences."""
-        rows = self._names.read(X)
+        rows = self.known.read(X)
         return rows.attributes(rows.ids, self.n_attributes)
 
     def state(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
@@ -187,7 +188,7 @@ class ReadyExtractor:
 
     def restore(self, plain: Mapping[str, Any], arrays: object) -> None:
         """Continue from ``state``'s result."""
-        self._names = Names(strings(plain["names"]))
+        self.known = Names(strings(plain["names"]))
 
 
 def _running_sum(values: NDArray[Any]) -> NDArray[np.int64]:
