@@ -16,20 +16,19 @@ BUDGETS = {
     "distributions": (2_760, 2_100),
     "errors": (100, 100),
     "evaluation": (170, 170),
-    "features": (3_235, 2_900),
+    "features": (3_240, 2_900),
     "inference": (18_120, 18_000),
     "integrations": (2_300, 2_300),
     "learning": (1_800, 1_800),
     "machine": (20, 20),
     "metrics": (1_250, 1_250),
-    "models": (21_160, 20_500),
+    "models": (21_245, 20_500),
     "records": (900, 900),
     "report": (2_000, 2_000),
     "rules": (1_100, 1_100),
     "serve": (2_200, 2_200),
 }
-SILENT = {"models"}  # above their budgets without a reason; may only shrink
-TOTAL = (72_000, 66_000)
+TOTAL = (71_200, 66_000)
 
 
 def sizes() -> dict[str, int]:
@@ -53,4 +52,4 @@ def test_rooms_above_their_budgets_say_why():
     above = {room for room, n in sizes().items() if n > BUDGETS[room][1]}
     texts = {room: (SOURCE / room / "__init__.py").read_text(encoding="utf-8") for room in above}
     silent = {room for room, text in texts.items() if "budget" not in (ast.get_docstring(ast.parse(text)) or "")}
-    assert silent <= SILENT
+    assert not silent, silent
