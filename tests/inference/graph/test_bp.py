@@ -205,11 +205,12 @@ def test_factor_beliefs_are_consistent_with_variable_beliefs():
                 assert_allclose(beliefs[0, f].sum(axis=axes), want, atol=1e-9)
 
 
+@pytest.mark.parametrize("huge", [0.0, 1e4])
 @pytest.mark.parametrize("schedule", SCHEDULES)
-def test_impossible_graphs_are_reported_without_nan(schedule):
+def test_impossible_graphs_are_reported_without_nan(schedule, huge):
     differ = np.array([[-np.inf, 0.0], [0.0, -np.inf]])
     chain_of_two = Tables(np.array([[0, 1], [1, 2]]), np.array([0, 0]), differ[None, None])
-    wiring = wire([2, 2, 2], [chain_of_two], log_unary=[0.0, -np.inf, 0, 0, -np.inf, 0.0])
+    wiring = wire([2, 2, 2, 2], [chain_of_two], log_unary=[0.0, -np.inf, 0, 0, -np.inf, 0.0, huge, 0.0])
     result = bp.run(wiring, schedule=schedule)
     assert result.impossible.all()
     assert result.log_z[0] == -np.inf

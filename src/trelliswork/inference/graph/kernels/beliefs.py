@@ -38,10 +38,10 @@ def bethe(start, stop, layout: Layout, data: TableData, messages: Messages, log_
             z = log_dot(beliefs[at : at + n], zeros, n)
             if z == -np.inf:
                 value = -np.inf
-            elif value > -np.inf:
-                value += (1.0 - own.weights[layout.var_start[v] : layout.var_start[v + 1]].sum()) * z
-                for i in range(n):
-                    beliefs[at + i] -= z
+                continue
+            value += (1.0 - own.weights[layout.var_start[v] : layout.var_start[v + 1]].sum()) * z
+            for i in range(n):
+                beliefs[at + i] -= z
         for f in range(layout.n_tables):
             if value > -np.inf:
                 slot = layout.fac_start[f]
