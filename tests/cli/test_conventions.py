@@ -21,7 +21,7 @@ from trelliswork.cli import app
 
 COLOR = re.compile(r"\x1b\[[0-9;]*3[0-7][0-9;]*m")  # text color; bold does not count
 # These print no results: they print data, in a form that --output names, or show a page in the browser.
-WITHOUT_JSON = {"data bundled", "explore", "serve", "tag", "parse", "records parse"}
+WITHOUT_JSON = {"data bundled", "explore", "label", "serve", "tag", "parse", "records parse"}
 
 
 def walk(command: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Any]]:

@@ -32,6 +32,7 @@ BELOW["serve"] = {*BELOW["report"], "report"}
 BELOW["integrations"] = {*BELOW["report"], "report"}
 BELOW["compat"] = {*BELOW["report"], "report", "integrations"}
 BELOW["records"] = {*BELOW["report"], "report"}
+BELOW["label"] = {*BELOW["report"], "report", "serve", "integrations"}
 DOORS = {"models/tasks.py": {"answers"}}  # `answer` and what it returns are one room above the models
 FAMILIES = {  # families, and the families that they may import
     "baselines": set(),

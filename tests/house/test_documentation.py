@@ -65,6 +65,7 @@ ELSEWHERE = {
     ("install.md", "pip install ."): "tests/house/test_wheel.py",
     ("explore.md", "trelliswork explore"): "tests/house/test_shown_programs.py",
     ("explore.md", "curl"): "tests/house/test_shown_programs.py",
+    ("label.md", "trelliswork label"): "tests/label/test_page.py",
     ("serving.md", "trelliswork serve"): "tests/house/test_shown_programs.py",
     ("serving.md", "curl"): "tests/serve/test_service.py",
     ("serving.md", "docker"): "tests/serve/test_image.py",

@@ -7,7 +7,7 @@ import pytest
 
 from tests.house.test_architecture import MODULES, SOURCE, name_of, tree_of
 
-FACES = ("cli", "serve", "report", "integrations")
+FACES = ("cli", "serve", "report", "integrations", "label")
 ASKING = ("posterior", "fill")  # and predict, predict_marginals, ...
 ON_THEIR_OWN = {
     "integrations/scorers.py",  # scikit-learn calls them with whatever has predict, such as a pipeline

@@ -1,7 +1,7 @@
 """The command line. A command is imported when it is used, and heavy packages within it, so answers come at once.
 
-The room is larger than its budget by commands that came later: ``records``, ``check``, ``info``, and files of options
-(``train.config``).
+The room is larger than its budget by commands that came later: ``records``, ``check``, ``info``, ``label``, and files
+of options (``train.config``).
 """
 
 import os
@@ -27,7 +27,7 @@ from trelliswork.cli.running import (
 # The module of each command, and the name of its function or group there, by panel and in the order of --help.
 PANELS = {
     "Start": {"demo": "demo:demo", "info": "info:info", "warmup": "warmup:warmup"},
-    "Data": {"check": "check:check", "data": "data:app", "cluster": "cluster:cluster"},
+    "Data": {"check": "check:check", "data": "data:app", "label": "use.label:label", "cluster": "cluster:cluster"},
     "Models": {
         "train": "train:app",
         "evaluate": "use.evaluate:evaluate",

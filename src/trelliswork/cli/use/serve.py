@@ -1,6 +1,7 @@
 """``trelliswork serve`` and ``trelliswork explore``: an HTTP service for saved models, and a page for a browser."""
 
 import sys
+from collections.abc import Callable
 from typing import Annotated, Any
 
 import typer
@@ -95,6 +96,18 @@ def _serve(
     threads = get_num_threads() if is_set() else max(1, available() // limits.get("workers", 1))
     settings = Settings(models, threads=threads, tokenizer=tokenizer or "rules", **limits)
 
+    def waiting() -> None:
+        if not quiet:
+            print("Loading the models ...", file=sys.stderr, flush=True)
+
+    serve_models(
+        settings, host=host, port=port, allow_remote=allow_remote, ready=announced(quiet, browser), waiting=waiting
+    )
+
+
+def announced(quiet: bool, browser: bool) -> Callable[[str], None]:
+    """Return what prints the address of a server that is ready, and opens it if that is asked for."""
+
     def ready(address: str) -> None:
         print(address, flush=True)
         if not quiet:
@@ -102,8 +115,4 @@ def _serve(
         if browser:
             typer.launch(address)
 
-    def waiting() -> None:
-        if not quiet:
-            print("Loading the models ...", file=sys.stderr, flush=True)
-
-    serve_models(settings, host=host, port=port, allow_remote=allow_remote, ready=ready, waiting=waiting)
+    return ready
