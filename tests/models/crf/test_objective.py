@@ -206,6 +206,25 @@ def test_composites_replace_rows_that_come_together(width):
     assert gradient[:5, 0].tolist() == [8, 8, 3, 3, 5]
 
 
+def test_attributes_of_value_0_change_nothing_and_other_values_stay_outside_of_composites():
+    rng = np.random.default_rng(3)
+    problem = random_problem(rng, n_labels=4, n_attributes=6, lengths=[5, 3, 4, 4, 2], real=True)
+    tokens = problem.tokens
+    values = rng.choice([0.0, 1.0, 1.0, 2.5], len(tokens.ids)).astype(np.float32)
+    given = replace(problem, tokens=replace(tokens, values=values)).given
+    w = rng.normal(size=given.n_features)
+    value, gradient = ChainObjective(given)(w)
+    with patch.multiple(composites, SMALL=0, LEAST=1, LEAST_SAVED=0):
+        fewer = ChainObjective(replace(given, tokens=given.tokens.without_zeros()))
+        found = fewer(w)
+    assert len(fewer._composites.parts) > 0
+    assert_allclose(found[0], value, rtol=1e-5)
+    assert_allclose(found[1], gradient, rtol=1e-4, atol=1e-4)
+    ones = replace(tokens, values=(values > 0).astype(np.float32)).without_zeros()
+    assert ones.values is None
+    assert len(ones.ids) == (values > 0).sum()
+
+
 @given(problems())
 def test_gradient_matches_finite_differences(case):
     problem, w = case

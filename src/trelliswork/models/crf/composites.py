@@ -48,24 +48,27 @@ class Composites:
 
 
 def find_composites(tokens: TokenRows, n_rows: int) -> tuple[TokenRows, Composites]:
-    """Return composites of rows that often stand side by side, and the tokens with them."""
-    ptr, ids = tokens.wide_ptr.copy(), tokens.wide_ids.copy()
+    """Return composites of rows of value 1 that often stand side by side, and the tokens with them."""
+    ptr, ids, values = tokens.wide_ptr.copy(), tokens.wide_ids.copy(), tokens.wide_values.copy()
     parts, size = [np.empty((0, 2), np.int32)], n_rows
     for _ in range(ROUNDS if len(ptr) > SMALL else 0):
         n = len(ids)
         table = np.zeros(1 << max(10, (n - 1).bit_length()), np.uint16)
         count_neighbors(ptr, ids, table)
         chosen = np.zeros(n, np.bool_)
-        n_chosen = choose_neighbors(ptr, ids, table, LEAST, chosen)
-        if n_chosen < LEAST_SAVED * n:
-            break
+        choose_neighbors(ptr, ids, table, LEAST, chosen)
+        if len(values):
+            chosen[:-1] &= (values[:-1] == 1) & (values[1:] == 1)
         at = np.flatnonzero(chosen)
+        if len(at) < LEAST_SAVED * n:
+            break
         numbering, numbers = Numbering.of(ids[at].astype(np.int64) * size + ids[at + 1])
         kept = np.bincount(numbers) >= LEAST
         new = np.full(n, -1, np.int32)
         new[at] = np.where(kept, size + np.cumsum(kept) - 1, -1)[numbers]
-        replace_pairs(ptr, ids, new)
-        ids = ids[: ptr[-1]]
+        replace_pairs(ptr, ids, values, new)
+        ids, values = ids[: ptr[-1]], values[: ptr[-1]]
         parts.append(np.stack(np.divmod(numbering.listed[kept], size), axis=1).astype(np.int32))
         size += len(parts[-1])
-    return tokens._replace(wide_ptr=ptr, wide_ids=ids.copy()), Composites(n_rows, np.concatenate(parts))
+    made = tokens._replace(wide_ptr=ptr, wide_ids=ids.copy(), wide_values=values.copy())
+    return made, Composites(n_rows, np.concatenate(parts))

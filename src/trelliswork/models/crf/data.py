@@ -52,7 +52,7 @@ def prepare(
         layout = replace(layout, transitions=np.arange(len(labels) ** 2))
     elif feature_set == "all-states":
         layout = replace(layout, transitions=seen().transitions)
-    tokens, layout, structure = Tokens.with_vectors(attributes), layout.for_data(attributes), None
+    tokens, layout, structure = Tokens.with_vectors(attributes).without_zeros(), layout.for_data(attributes), None
     if order > 1:
         structure = _structure(tokens, labeling, layout, order)
         layout = replace(layout, transitions=np.empty(0, np.int64))

@@ -95,11 +95,10 @@ class ChainObjective:
 
     def __init__(self, problem: Problem, *, l2: float = 0.0) -> None:
         tokens, layout = problem.tokens, problem.layout
-        if tokens.values is None:  # composites have no values
-            layout = replace(layout, frequent=tokens.frequent(layout.n_attributes, composites.LEAST))
+        layout = replace(layout, frequent=tokens.frequent(layout.n_attributes, composites.LEAST))
         self.layout, self.l2, self._allowed = layout, l2, problem.allowed
         self._parts = list(_parts(problem, layout))
-        self._composites = None if tokens.values is not None else self._parts[0].compose()
+        self._composites = self._parts[0].compose()
         n_slots = max(len(part.ranges) for part in self._parts)
         self._gradient = GradientSums(n_slots, layout, (layout.n_labels,) * 2, self._composites)
 

@@ -86,6 +86,15 @@ class Tokens:
         merged[np.repeat(token_ptr[:-1] + n_own, n_more) + counting(n_more)] = ids.T[known.T]
         return replace(tokens, token_ptr=token_ptr, ids=merged, values=None)
 
+    def without_zeros(self) -> Self:
+        """Return the tokens without attributes of value 0: these may have weights, but add nothing to any sum."""
+        if self.values is None:
+            return self
+        kept = self.values != 0
+        token_ptr = np.concatenate([[0], np.cumsum(kept)])[self.token_ptr]
+        values = None if (self.values[kept] == 1).all() else self.values[kept]
+        return replace(self, token_ptr=token_ptr, ids=self.ids[kept], values=values)
+
     @property
     def given_values(self) -> NDArray[np.float32]:
         """The values as the kernels take them, none if all are 1."""

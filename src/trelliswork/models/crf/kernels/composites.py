@@ -32,9 +32,8 @@ def count_neighbors(ptr, ids, table):
 
 @kernel
 def choose_neighbors(ptr, ids, table, least, chosen):
-    """Mark the first of two neighbors that occur ``least`` times, and more often than those beside them; count them."""
+    """Mark the first of two neighbors that occur ``least`` times, and more often than those beside them."""
     mask = np.uint64(len(table) - 1)
-    n = 0
     for i in range(len(ptr) - 1):
         before = np.int64(0)
         first, last = ptr[i], ptr[i + 1] - 1
@@ -44,20 +43,23 @@ def choose_neighbors(ptr, ids, table, least, chosen):
             if at + 1 < last:
                 after = np.int64(get(table, np.int64(_hash(get(ids, at + 1), get(ids, at + 2)) & mask)))
             chosen[at] = here >= least and here >= before and here > after
-            n += chosen[at]
             before, here = here, after
         if first <= last:
             chosen[last] = False
-    return n
 
 
 @kernel
-def replace_pairs(ptr, ids, new):
-    """Replace each pair whose first row has a number ``new[at]``, not -1, by this number, in place."""
+def replace_pairs(ptr, ids, values, new):
+    """Replace each pair whose first row has a number ``new[at]``, not -1, by this number, in place.
+
+    ``values`` are empty, or those of the rows; both rows of a pair have the same.
+    """
     to, at = 0, ptr[0]
     for i in range(len(ptr) - 1):
         while at < ptr[i + 1]:
             ids[to] = ids[at] if new[at] < 0 else new[at]
+            if values.size:
+                values[to] = values[at]
             at += 1 if new[at] < 0 else 2
             to += 1
         ptr[i + 1] = to
