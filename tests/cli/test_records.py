@@ -4,6 +4,7 @@ import csv
 import io
 import json
 import os
+import random
 import re
 import shlex
 import signal
@@ -15,7 +16,7 @@ import pytest
 
 from tests.commands import COMMAND, run
 from tests.records.test_parser import EXAMPLES
-from trelliswork.records import RecordParser
+from trelliswork.records import RecordParser, read_records
 from trelliswork.records.parser import BATCH
 
 
@@ -181,3 +182,25 @@ def test_ctrl_c_leaves_complete_rows_and_says_where_to_go_on(folder, tmp_path):
     assert len(rows) in (BATCH, 2 * BATCH)
     assert f"--skip {len(rows)}" in said
     assert all(row["address"] == "1 Oak St,\nTroy" for row in rows)
+
+
+@pytest.mark.slow  # 2 x 1,000,000 strings
+def test_a_million_strings_in_bounded_memory(data_dir, tmp_path):
+    """The peak is that of a tenth of the strings; ``-s`` shows the rate, which depends on the machine."""
+    examples = [e for e in read_records(data_dir / "records" / "usaddress" / "train.xml") if e.text]
+    RecordParser().fit(examples).save(tmp_path / "model")
+    rng, peaks = random.Random(0), []
+    for n in (100_000, 1_000_000):
+        texts = rng.choices([e.text for e in examples], k=n)
+        write_rows(tmp_path / "in.csv", enumerate(texts))
+        began = time.perf_counter()
+        words = ["records", "parse", tmp_path / "model", tmp_path / "in.csv", "--column", "address"]
+        process = subprocess.Popen([*COMMAND, *map(str, words), "--out", tmp_path / "out.csv"])
+        _, status, usage = os.wait4(process.pid, 0)
+        print(f"{n:,} strings: {n / (time.perf_counter() - began):,.0f} per second, {usage.ru_maxrss / 1024:.0f} MB")
+        assert status == 0
+        peaks.append(usage.ru_maxrss)
+        with (tmp_path / "out.csv").open(newline="", encoding="utf-8") as file:
+            for (k, text), row in zip(enumerate(texts), csv.DictReader(file), strict=True):
+                assert (row["id"], row["address"], row["problem"]) == (str(k), text, "")
+    assert peaks[1] < 1.2 * peaks[0]
