@@ -164,6 +164,10 @@ COMMANDS = {
         (MAX_ITER, Option("joint-iter", int, "Iterations of factorial CRFs.", "max_iter_joint", min=1), FEWER),
         plot=None,
     ),
+    "fields": Command(
+        "Fields of real records, their probabilities, and what a threshold accepts (beside paper 1).", "--data DATA",
+        (Option("folds", int, "Number of folds.", "n_folds", min=3), FEWER), plot=None,
+    ),
     "word-knowledge": Command(
         "What clusters of raw text add to taggers, and names with a learned lexicon (beside paper 1).", "--data DATA",
         (Option("clusters", int, "Number of clusters.", "n_clusters", min=1), MAX_ITER, FEWER,

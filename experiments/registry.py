@@ -25,6 +25,7 @@ RAW = ("wikitext-2/wiki.train.tokens", "ptb-lm/ptb.train.txt", "raw-text/*.txt.g
 CONLL = ("conll2000/train.txt", "conll2000/test.txt")
 NAMES = tuple(f"conll2002/{code}.{part}" for code in ("esp", "ned") for part in ("train", "testb"))
 SEQUOIA = tuple(f"ud-french-sequoia/fr_sequoia-ud-{part}.conllu" for part in ("train", "dev", "test"))
+RECORDS = ("usaddress/train.xml", "probablepeople/person.xml", "anystyle/core.xml")
 
 
 @dataclass(frozen=True)
@@ -166,6 +167,10 @@ EXPERIMENTS: tuple[Experiment, ...] = (  # in the order of the papers
         f"{ROOM}.confidence:calibration", "", (*CONLL, *EWT),
         full={"max_iter": 80, "max_iter_joint": 50},
         small={"max_iter": 10, "max_iter_joint": 5, "n_sentences": 300}, minutes=5,
+    ),
+    Experiment(
+        "fields", 1, "fields of addresses, names and references: accuracy, probabilities, accepted records",
+        f"{ROOM}.fields:fields", "records", RECORDS, full={"n_folds": 5}, small={"n_sentences": 150}, minutes=2,
     ),
     Experiment(
         "word-knowledge", 1, "what clusters add to taggers and chunkers; names with clusters and a learned lexicon",
