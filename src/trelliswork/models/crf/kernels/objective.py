@@ -180,8 +180,10 @@ def score_sentence(s, sentences, tokens, weights, labels, out, r):
     offsets, extra, extra_ids = sentences.offsets, sentences.extra, sentences.extra_ids
     first, stop = offsets[s], offsets[s + 1]
     scores(first, stop, tokens, weights, len(labels.log_transition), out, r * out.shape[1] * out.shape[2])
-    out[r, 0] += labels.start
-    out[r, stop - first - 1] += labels.end
+    last = stop - first - 1
+    for k in range(out.shape[2]):  # an expression of arrays takes longer than a short sentence
+        out[r, 0, k] += labels.start[k]
+        out[r, last, k] += labels.end[k]
     if extra_ids.size:
         for t in range(stop - first):
             out[r, t] += extra[extra_ids[first + t]]
