@@ -360,17 +360,20 @@ class Table(NamedTuple):
 
     def records(self) -> list[Record]:
         """Return the records one by one."""
-        fields: list[list[Field]] = [[] for _ in self.texts]
+        texts, names = self.texts, self.names
+        fields: list[list[Field]] = [[] for _ in texts]
         rows = (array.tolist() for array in (self.record, self.kind, self.starts, self.stops, self.p))
         for n, k, start, stop, p in zip(*rows, strict=True):
-            whole = self.texts[n][start:stop]
-            left = start + len(whole) - len(whole.lstrip(TRIMMED))
+            whole = texts[n][start:stop]
             text = whole.strip(TRIMMED)
-            fields[n].append(Field(self.names[k], text, left, left + len(text), p))
+            if text is not whole:
+                start += len(whole) - len(whole.lstrip(TRIMMED))
+                stop = start + len(text)
+            fields[n].append(Field(names[k], text, start, stop, p))
         both = zip(self.probability.tolist(), self.rules.tolist(), strict=True)
         return [
             Record(text, tuple(own), p, hold, self.problems.get(n, ""))
-            for n, (text, own, (p, hold)) in enumerate(zip(self.texts, fields, both, strict=True))
+            for n, (text, own, (p, hold)) in enumerate(zip(texts, fields, both, strict=True))
         ]
 
     def columns(self, *, rules: bool = False) -> dict[str, list[Any]]:
