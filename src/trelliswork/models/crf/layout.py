@@ -53,9 +53,7 @@ class FeatureLayout:
     n_places: int = 0
     n_dims: int = 0
     vectors: NDArray[np.float32] | None = None  # (n_words, n_dims) of the words of the data at hand
-    frequent: NDArray[np.bool_] | None = (
-        None  # (n_attributes,) attributes with dense rows although their labels are few
-    )
+    frequent: NDArray[np.bool_] | None = None  # (n_attributes,) those with dense rows although their labels are few
 
     def for_data(self, attributes: Attributes) -> "FeatureLayout":
         """Return the layout with the vectors of the words of some data."""

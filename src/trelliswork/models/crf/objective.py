@@ -50,11 +50,7 @@ class GradientSums:
     """
 
     def __init__(
-        self,
-        n_slots: int,
-        layout: FeatureLayout,
-        counts_shape: tuple[int, ...],
-        composites: Composites | None = None,
+        self, n_slots: int, layout: FeatureLayout, counts_shape: tuple[int, ...], composites: Composites | None = None
     ) -> None:
         n_rows, width = layout.wide_shape
         self._composites = composites
@@ -95,10 +91,12 @@ class ChainObjective:
 
     def __init__(self, problem: Problem, *, l2: float = 0.0) -> None:
         tokens, layout = problem.tokens, problem.layout
-        layout = replace(layout, frequent=tokens.frequent(layout.n_attributes, composites.LEAST))
+        n = layout.n_attributes
+        layout = replace(layout, frequent=np.bincount(tokens.ids, minlength=n)[:n] >= composites.LEAST)
         self.layout, self.l2, self._allowed = layout, l2, problem.allowed
         self._parts = list(_parts(problem, layout))
-        self._composites = self._parts[0].compose()
+        scored = self._parts[0].tokens
+        scored.arrays, self._composites = composites.find_composites(scored.arrays, layout.wide_shape[0])
         n_slots = max(len(part.ranges) for part in self._parts)
         self._gradient = GradientSums(n_slots, layout, (layout.n_labels,) * 2, self._composites)
 
@@ -204,11 +202,6 @@ class _Part:
         self.by_lane = fits_lanes(lengths, layout)
         multiple = LANES if self.by_lane else objective.ROWS
         self.ranges = threads.cut(lengths, multiple=multiple, most=SLOTS)
-
-    def compose(self) -> Composites:
-        """Replace rows that often stand side by side by composites, and return these."""
-        self.tokens.arrays, found = composites.find_composites(self.tokens.arrays, self.layout.wide_shape[0])
-        return found
 
 
 def fits_lanes(lengths: NDArray[np.int64], layout: FeatureLayout) -> bool:

@@ -100,11 +100,6 @@ class Tokens:
         """The values as the kernels take them, none if all are 1."""
         return _NO_VALUES if self.values is None else self.values
 
-    def frequent(self, n_attributes: int, least: int) -> NDArray[np.bool_]:
-        """Return which of the first ``n_attributes`` attributes occur at ``least`` tokens."""
-        frequent: NDArray[np.bool_] = np.bincount(self.ids, minlength=n_attributes)[:n_attributes] >= least
-        return frequent
-
     def sentences(self, which: NDArray[np.int64]) -> "tuple[Tokens, NDArray[np.int64]]":
         """Return the sentences ``which``, in this order, and the numbers of their tokens."""
         lengths = np.diff(self.offsets)[which]
