@@ -42,8 +42,9 @@ def pool_file(tmp_path):
 class Running:
     """``trelliswork label`` as a process."""
 
-    def __init__(self, *words: object) -> None:
+    def __init__(self, *words: object, key: str | None = None) -> None:
         environment = {k: v for k, v in os.environ.items() if k != "TRELLISWORK_API_KEY"}
+        environment |= {} if key is None else {"TRELLISWORK_API_KEY": key}
         command = [sys.executable, "-m", "trelliswork", "label", *map(str, words), "--port", "0", "--quiet"]
         self.process = subprocess.Popen(
             command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment
@@ -85,8 +86,8 @@ def label():
     """Return a function that starts a server, which the end of the test stops."""
     running = []
 
-    def start(*words: object) -> Running:
-        running.append(Running(*words))
+    def start(*words: object, key: str | None = None) -> Running:
+        running.append(Running(*words, key=key))
         return running[-1]
 
     yield start

@@ -4,6 +4,8 @@ import json
 import re
 import shlex
 import time
+import urllib.error
+import urllib.request
 from pathlib import Path
 
 import pytest
@@ -172,10 +174,23 @@ def test_two_servers_on_one_output_are_refused(label, pool_file, tmp_path):
         label(pool_file, "--out", tmp_path / "o.jsonl")
 
 
+def test_doccano_and_columns_are_exported(label, pool_file, tmp_path):
+    server = label(pool_file, "--out", tmp_path / "o.jsonl")
+    server.post("save", sentence=1, labels=GOLD[1][1], state="done")
+    server.post("save", sentence=2, labels=[None] * len(GOLD[2][0]), state="part")
+
+    def exported(kind):
+        return urllib.request.urlopen(f"{server.address}label/export/{kind}", timeout=10).read().decode()
+
+    (line,) = exported("doccano").splitlines()
+    assert json.loads(line) == {"text": " ".join(GOLD[1][0]), "label": [[0, 12, "PER"], [18, 26, "LOC"]]}
+    assert exported("conll") == "".join(f"{w}\t{y}\n" for w, y in zip(*GOLD[1], strict=True)) + "\n"
+    with pytest.raises(urllib.error.HTTPError, match="404"):
+        exported("other")
+
+
 def test_requests_of_other_sites_and_wrong_ones_are_refused(label, pool_file, tmp_path):
     server = label(pool_file, "--out", tmp_path / "o.jsonl")
-    import urllib.error
-    import urllib.request
 
     def status(headers, path="label/status"):
         try:
@@ -191,6 +206,19 @@ def test_requests_of_other_sites_and_wrong_ones_are_refused(label, pool_file, tm
     assert "error" in server.post("save", sentence=0, labels=["O"], state="done")
     assert "error" in server.post("save", sentence=0, labels=["O"] * len(GOLD[0][0]), state="done", who="x" * 99)
     assert server.post("status")["done"] == 0
+
+
+def test_a_key_is_needed_if_there_is_one(label, open_page, pool_file, tmp_path):
+    key = "a-key-of-the-tests-0123456789"
+    server = label(pool_file, "--out", tmp_path / "o.jsonl", key=key)
+    assert "API key" in server.post("status")["error"]["what"]
+    page = open_page(server.address).page
+    page.fill("#error input", "wrong")
+    page.press("#error input", "Enter")
+    page.get_by_text("This key is wrong").wait_for()
+    page.fill("#error input", key)
+    page.press("#error input", "Enter")
+    assert shown(page)[0] in [words for words, _ in GOLD]
 
 
 def test_answers_are_quick_while_the_model_is_trained(label, pool_file, tmp_path):

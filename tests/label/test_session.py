@@ -158,6 +158,28 @@ def test_confident_contradictions_are_shown_for_a_second_look(session):
     assert n in {doubt["sentence"] for doubt in session.doubts}
 
 
+def test_a_failure_of_the_loop_is_told_and_the_next_try_works(session, monkeypatch):
+    loop = Loop(labeled(session, 10))
+
+    def full():
+        raise DataError("no space left")
+
+    def wait(condition):
+        end = time.monotonic() + 20
+        while not condition():
+            assert time.monotonic() < end
+            time.sleep(0.02)
+
+    monkeypatch.setattr("trelliswork.label.loop.WRITE", 0.05)
+    with monkeypatch.context() as patched:
+        patched.setattr(session, "write", full)
+        loop.start()
+        wait(lambda: session.status()["trouble"] == "no space left")
+    wait(lambda: session.model is not None and session.out.exists() and not session.trouble)
+    loop.close()
+    session.journal = Session(session.pool, session.out).journal  # which the fixture closes
+
+
 def test_a_given_model_answers_until_a_better_one_is_there(pool_file):
     gold = [row for row in GOLD if len(row[0]) < 8]
     model = CRF("ner").fit([w for w, _ in gold], [y for _, y in gold])

@@ -120,17 +120,23 @@ def _ascii(name: str) -> str:
 
 
 def _exported(session: Session, kind: str) -> bytes:
-    """Return what is labeled completely, as JSON lines or in columns."""
+    """Return what is labeled completely, as JSON lines, of doccano too, or in columns."""
     with session.lock:
         done = sorted((n, saved.labels) for n, saved in session.answers.items() if saved.state == "done")
     with TemporaryDirectory() as folder:
         path = Path(folder) / "export"
         if kind == "jsonl":
             write_records(path, (record(session.pool, n, labels, True) for n, labels in done))
+        elif kind == "doccano":
+            rows = (record(session.pool, n, labels, True) for n, labels in done)
+            spans = ("start", "end", "label")
+            write_records(
+                path, ({"text": r["text"], "label": [[s[name] for name in spans] for s in r["spans"]]} for r in rows)
+            )
         elif kind == "conll":
             write_columns(path, session.pool, done)
         else:
-            raise RequestError("no such format", "/label/export/jsonl or /label/export/conll", kind, status=404)
+            raise RequestError("no such format", "/label/export/jsonl, doccano or conll", kind, status=404)
         return path.read_bytes()
 
 

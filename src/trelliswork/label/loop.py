@@ -5,6 +5,7 @@ pool, not about the hard sentences that `select` prefers. Its interval is that o
 to which one sentence is added that is half right: a few sentences without a mistake are no proof that there are none.
 """
 
+import logging
 import threading
 import time
 import warnings
@@ -18,6 +19,7 @@ from trelliswork.label.pool import Labels, spans_of
 from trelliswork.label.session import Session, evidence
 
 FIRST, EVERY = 4, 5  # answers before the first training, and between trainings
+GROWTH = 20  # later, the answers grow by a part of so many between trainings
 PAUSE = 0.5  # seconds between looks for work
 WRITE = 2.0  # seconds between outputs
 CANDIDATES, CHOSEN = 1_000, 20  # sentences among which some are chosen
@@ -25,6 +27,7 @@ MAX_ITER = 60
 SECOND_LOOKS, SURE = 500, 0.95  # answers compared with the model, and the probability that makes a doubt
 FEATURES = {"spans": "ner", "tags": "pos"}
 DRAWS = 500
+_log = logging.getLogger("trelliswork.label")
 
 
 class Loop:
@@ -56,13 +59,20 @@ class Loop:
         while not self._closing:
             session.wake.wait(PAUSE)
             session.wake.clear()
-            if session.dirty and time.monotonic() - written > WRITE:
-                session.write()
-                written = time.monotonic()
-            if session.fresh >= (EVERY if self._trained else FIRST):
-                self.step()
-            elif session.model is not None and not session.queue:
-                self.choose()
+            try:
+                if session.dirty and time.monotonic() - written > WRITE:
+                    written = time.monotonic()
+                    session.write()
+                if session.fresh >= (max(EVERY, len(session.answers) // GROWTH) if self._trained else FIRST):
+                    self.step()
+                elif session.model is not None and not session.queue:
+                    self.choose()
+            except Exception as error:  # such as a full disk: answers are still saved, and the page says what is wrong
+                _log.exception("the loop of labeling failed")
+                session.trouble = str(error)
+                session.wake.wait(WRITE)
+            else:
+                session.trouble = ""
 
     def step(self) -> None:
         """Train on the answers so far, estimate how good the model is, and choose sentences."""

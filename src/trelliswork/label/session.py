@@ -106,7 +106,7 @@ class Session:
         self.curve: list[dict[str, Any]] = []
         self.doubts: list[dict[str, Any]] = []  # answers that a confident model contradicts
         self.clicks, self.fresh, self.version = 0, 0, 0
-        self.dirty = False
+        self.dirty, self.trouble = False, ""
         self._leases: dict[int, tuple[str, float]] = {}
         self._drawn: set[int] = set()  # at random, for the estimate
         self._served = 0
@@ -204,7 +204,11 @@ class Session:
         with self.lock:
             rows = sorted((n, saved.labels, saved.state) for n, saved in self.answers.items() if saved.state != "skip")
             self.dirty = False
-        write_records(self.out, (record(self.pool, n, labels, state == "done") for n, labels, state in rows))
+        try:
+            write_records(self.out, (record(self.pool, n, labels, state == "done") for n, labels, state in rows))
+        except BaseException:
+            self.dirty = True
+            raise
 
     # ---- sentences --------------------------------------------------------------------------------------------------
 
@@ -296,7 +300,7 @@ class Session:
             return {
                 "task": self.pool.task, "labels": self.labels, "sentences": len(self.pool), "clicks": self.clicks,
                 **{state: states[state] for state in STATES}, "version": self.version, "curve": self.curve[-200:],
-                "doubts": self.doubts, "model": self.model is not None,
+                "doubts": self.doubts, "model": self.model is not None, "trouble": self.trouble,
             }  # fmt: skip
 
     def listed(self, query: str, most: int = 100) -> list[dict[str, Any]]:

@@ -203,7 +203,7 @@ function draw() {
     label, k < 9 ? el("kbd", { text: k + 1 }) : null));
   $("palette").replaceChildren(...keep, el("button", { type: "button", "data-label": "", onclick: attempt(() => setLabel(null)) },
     spansTask() ? "none" : "clear", el("kbd", { text: "0" })));
-  const told = { done: "This sentence was labeled.", part: "This sentence was labeled in part.", skip: "This sentence was skipped." }[now.state];
+  const told = status.trouble ? `The model or the output waits: ${status.trouble}` : { done: "This sentence was labeled.", part: "This sentence was labeled in part.", skip: "This sentence was skipped." }[now.state];
   $("state").textContent = [$("state").dataset.saved, told || (status.model ? "" : "There is no model yet: it appears after a few sentences.")].filter(Boolean).join(" ");
   drawStatus();
 }
@@ -317,7 +317,7 @@ for (const button of document.querySelectorAll("[data-kind]")) button.addEventLi
 function askKey() {
   const input = el("input", { type: "password", "aria-label": "API key", autocomplete: "off" });
   $("error").replaceChildren(el("form", { class: "fields", onsubmit: (event) => { event.preventDefault(); key = input.value.trim(); start(); } },
-    "The server needs its API key.", input, el("button", { class: "main", type: "submit", text: "Open" })));
+    key ? "This key is wrong." : "The server needs its API key.", input, el("button", { class: "main", type: "submit", text: "Open" })));
   input.focus();
 }
 
