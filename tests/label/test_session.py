@@ -13,7 +13,7 @@ from trelliswork.data import read_spans
 from trelliswork.errors import DataError, ValueRangeError
 from trelliswork.label.loop import Loop
 from trelliswork.label.pool import read_pool, spans_of
-from trelliswork.label.session import HELD, Phrases, Session
+from trelliswork.label.session import HELD, Phrases, Session, evidence
 
 
 @pytest.fixture
@@ -138,6 +138,25 @@ def test_a_label_that_the_model_has_not_seen_is_shown_as_given(session):
     answer = session.answer(0, labels)
     assert answer["labels"][0] == "B-TEAM"
     assert answer["spans"][0] == {"type": "TEAM", "start": 0, "stop": 1, "p": 1.0}
+
+
+def test_a_span_whose_first_label_the_model_has_not_seen_is_shown_as_given(session):
+    assert evidence(["O", "B-X", "I-X", None, "B-Y"], True, {"O", "I-X", "B-Y"}) == [
+        "O", None, None, {"O", "B-Y"}, "B-Y",
+    ]  # fmt: skip
+    for n, (_, labels) in enumerate(GOLD[:12]):
+        session.save(n, ["O" if "PER" in label else label for label in labels], "done")
+    Loop(session).step()
+    labels = ["B-PER", "I-PER", *[None] * (len(GOLD[1][0]) - 2)]
+    assert session.answer(1, labels)["labels"][:2] == ["B-PER", "I-PER"]
+
+
+def test_a_model_that_rules_out_what_is_fixed_does_not_stop_the_page(session):
+    Loop(labeled(session)).step()
+    labels: list = [None] * len(GOLD[0][0])
+    labels[1] = "I-PER"  # after a word that is not B-PER: nothing in the scheme
+    labels[0] = "O"
+    assert session.answer(0, labels)["labels"][0] == "O"
 
 
 def test_half_labeled_sentences_teach(session):

@@ -22,7 +22,7 @@ FIRST, EVERY = 4, 5  # answers before the first training, and between trainings
 GROWTH = 20  # later, the answers grow by a part of so many between trainings
 PAUSE = 0.5  # seconds between looks for work
 WRITE = 2.0  # seconds between outputs
-CANDIDATES, CHOSEN = 1_000, 20  # sentences among which some are chosen
+CANDIDATES, CHOSEN = 1_000, 20  # sentences among which some are chosen; more when trainings are rarer
 MAX_ITER = 60
 SECOND_LOOKS, SURE = 500, 0.95  # answers compared with the model, and the probability that makes a doubt
 FEATURES = {"spans": "ner", "tags": "pos"}
@@ -142,7 +142,7 @@ class Loop:
         words = [session.pool.words[n] for n in pool]
         if not pool or model is None:
             return
-        chosen = select(model, words, CHOSEN, by="expected-gain")
+        chosen = select(model, words, max(CHOSEN, 2 * len(session.answers) // GROWTH), by="expected-gain")
         with session.lock:
             session.queue.clear()
             session.queue.extend(pool[one.sentence] for one in chosen)

@@ -12,7 +12,7 @@ from typing import Any
 
 from trelliswork.answers import Want, ask, layer_labels
 from trelliswork.data.files import remove_leftovers
-from trelliswork.errors import DataError, ValueRangeError
+from trelliswork.errors import DataError, ImpossibleError, ValueRangeError
 from trelliswork.label.journal import Journal
 from trelliswork.label.pool import OUTSIDE, Labels, Pool, record, spans_of, write_records
 
@@ -276,7 +276,11 @@ class Session:
             return {"labels": plain, "p": [None] * len(words), "options": [[] for _ in words], "spans": found}
         names = set(layer_labels(model)[""])
         known = evidence(labels, self.spans, names)
-        (given,) = ask(model, [words], Want(outcomes=True, spans=self.spans), known=[known])
+        want = Want(outcomes=True, spans=self.spans)
+        try:
+            (given,) = ask(model, [words], want, known=[known])
+        except ImpossibleError:  # for a model that rules labels out: the person is right
+            (given,) = ask(model, [words], want)
         best = [label if label is not None else own for label, own in zip(labels, given.value, strict=True)]
         if self.spans:
             best = _well_formed(best)
@@ -322,11 +326,14 @@ class Session:
 def evidence(labels: Labels, spans: bool, names: set[str]) -> list[Any]:
     """Return labels as ``fit`` and ``known=`` take them: a span that is fixed ends where it ends.
 
-    ``names`` are the labels of the model: one that it does not know is no evidence.
+    ``names`` are the labels of the model: one that it does not know is no evidence, nor is the rest of its span.
     """
     known: list[Any] = [label if label in names else None for label in labels]
     if not spans:
         return known
+    for _, start, stop in spans_of(labels):
+        if None in known[start:stop]:
+            known[start:stop] = [None] * (stop - start)
     for t, (before, label) in enumerate(pairwise(labels), start=1):
         if label is None and before not in (None, OUTSIDE):
             known[t] = names - {f"I-{before[2:]}"}
