@@ -159,6 +159,14 @@ COMMANDS = {
          Option("seeds", int, "Number of runs of each choice, whose means are shown.", "n_seeds", min=1),
          L2, MAX_ITER, FEWER),
     ),
+    "labeling": Command(
+        "Clicks of a simulated annotator of names with a model in the loop (beside paper 1).",
+        "--data DATA --target 65 --plot curves.html",
+        (Option("target", list[float], "F1 of spans on the development part, in percent.", "targets", min=1, max=100),
+         Option("seeds", int, "Number of runs of each row, whose means are shown.", "n_seeds", min=1),
+         Option("max-sentences", int, "Most sentences to label.", min=10)),
+        plot="HTML file for a plot of F1 by clicks.",
+    ),
     "calibration": Command(
         "Calibration errors of taggers on real data before and after a temperature (beside paper 1).", "--data DATA",
         (MAX_ITER, Option("joint-iter", int, "Iterations of factorial CRFs.", "max_iter_joint", min=1), FEWER),

@@ -155,6 +155,12 @@ EXPERIMENTS: tuple[Experiment, ...] = (  # in the order of the papers
         minutes=25,
     ),
     Experiment(
+        "labeling", 1, "clicks of a simulated annotator of names, with and without the help of the labeling page",
+        f"{ROOM}.labeling:labeling", "conll2002", ("esp.train", "esp.testa"),
+        full={"targets": (65.0, 70.0), "n_seeds": 3, "max_sentences": 4_000, "seed": 0},
+        small={"targets": (40.0,), "n_seeds": 1, "max_sentences": 60, "n_test": 300}, minutes=20,
+    ),
+    Experiment(
         "representations", 1, "little labeled data: a tagger with clusters and vectors of words from raw text",
         f"{ROOM}.chain_tagging:representations", "", (*EWT, *RAW),
         full={"sizes": (100, 300, 1000, 3000), "n_clusters": 1000, "n_words": 50_000, "n_dims": 100, "l2": 1.0,
