@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import chain, pairwise
+from operator import itemgetter
 from typing import Any
 
 import numpy as np
@@ -182,7 +183,7 @@ class Corpus:
                     f"sentence {n}, token {odd - offsets[n]}: expected {width} columns, as in the first token, "
                     f"got {len(rows[odd])}: {shorten(tokens[odd])}."
                 )
-            columns = list(zip(*rows, strict=True))
+            columns = [list(map(itemgetter(k), rows)) for k in range(width)]  # without an iterator of each token
         return cls([list(map(unique.setdefault, column, column)) for column in columns], offsets)
 
     @classmethod

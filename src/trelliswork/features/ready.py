@@ -6,6 +6,7 @@ values from it: several times as fast as a loop over the attributes in Python.
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import chain, pairwise
 from typing import Any
@@ -25,7 +26,7 @@ Ids = NDArray[np.int32]
 Token = Mapping[str, Any] | Iterable[str]
 Sentences = Sequence[Sequence[Token]] | AttributeCorpus
 _TOO_DEEP = f"{{}}: attributes may be nested in {kernels.DEEPEST} levels at most."
-CHUNK = 500  # sentences whose text is in memory at a time
+CHUNK = 100  # sentences whose text is in memory at a time, or better in a cache
 _LARGEST = float(np.finfo(np.float32).max)
 
 
@@ -71,12 +72,8 @@ class Names:
             return Rows(X.offsets, X.token_ptr, ids, None if X.values is None else X.values.astype(np.float32))
         offsets = _running_sum(np.fromiter(map(len, X), np.int64, len(X)))
         parts = [self._read(X[n : n + CHUNK], n, learn) for n in range(0, max(1, len(X)), CHUNK)]
-        if len(parts) == 1:
-            (one,) = parts
-            return Rows(offsets, one.token_ptr, one.ids, one.values)
         ids, values = (np.concatenate([part[k] for part in parts]) for k in range(2))
-        sizes = np.concatenate([np.diff(part.token_ptr) for part in parts])
-        return Rows(offsets, _running_sum(sizes), ids, values)
+        return Rows(offsets, _running_sum(np.concatenate([np.diff(part.token_ptr) for part in parts])), ids, values)
 
     def _read(self, sentences: Sequence[Sequence[Token]], first: int, learn: bool) -> kernels.Found:
         tokens, zeros = list(chain.from_iterable(sentences)), isinstance(next(iter(sentences), None), Items)
@@ -117,8 +114,14 @@ _encode = json.JSONEncoder(ensure_ascii=False, check_circular=False, separators=
 
 
 def json_text(tokens: list[Any]) -> NDArray[np.uint8]:
-    """Return tokens as one JSON text, as the kernel reads it."""
-    return np.frombuffer(_encode(tokens).encode("utf-8", "surrogatepass"), np.uint8)
+    """Return tokens as one JSON text, as the kernel reads it; lists of names, which are frequent, without escapes."""
+    text = ""
+    if set(map(type, tokens)) == {list} and all(tokens):
+        with suppress(TypeError):  # bytes, or what is an error
+            text = "[[\0" + "\0],[\0".join(map("\0,\0".join, tokens)) + "\0]]"
+    if not text or text.count("\0") != 2 * sum(map(len, tokens)):  # names with such a byte themselves
+        text = _encode(tokens)
+    return np.frombuffer(text.encode("utf-8", "surrogatepass"), np.uint8)
 
 
 @dataclass(frozen=True)

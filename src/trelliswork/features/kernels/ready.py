@@ -41,13 +41,14 @@ def _put(byte, name, at, mixed):
 
 @helper
 def _string(text, t, name, at, mixed):
-    """Append a JSON string to a name, from behind its opening quote to its end.
+    """Append the JSON string at t to a name; return the position behind it, the length of the name and its hash.
 
-    Return the position behind it, the length of the name and its hash. A character that JSON escapes has one byte.
+    A character that JSON escapes has one byte. A string between bytes of 0 instead of quotes has no escapes.
     """
-    while text[t] != _QUOTE:
+    quote, t = text[t], t + 1
+    while text[t] != quote:
         byte = text[t]
-        if byte == _BACKSLASH:
+        if byte == _BACKSLASH and quote == _QUOTE:
             t += 1
             byte = text[t]
             if byte == 117:  # \u00XX, of a control character
@@ -164,9 +165,9 @@ def read(text, learn, zeros, names, name, stack, found, at):
                     kind, length, mixed = np.uint8(stack[depth, 0]), stack[depth, 1], np.uint64(stack[depth, 2])
                 t += 1
                 continue
-            if text[t] != _QUOTE:
+            if text[t] != _QUOTE and text[t] != 0:
                 return ODD
-            t, size, hashed = _string(text, t + 1, name, length, mixed)
+            t, size, hashed = _string(text, t, name, length, mixed)
             value = 1.0
             if kind == _DICT:
                 t += 1  # the colon
@@ -174,7 +175,7 @@ def read(text, learn, zeros, names, name, stack, found, at):
                 if first in (_QUOTE, _LIST, _DICT):
                     size, hashed = _put(np.uint8(_COLON), name, size, hashed)
                 if first == _QUOTE:
-                    t, size, hashed = _string(text, t + 1, name, size, hashed)
+                    t, size, hashed = _string(text, t, name, size, hashed)
                 elif first in (_LIST, _DICT):
                     if depth == DEEPEST:
                         return ODD
