@@ -64,7 +64,7 @@ def train(
     ] = "words",
     features: Annotated[str, typer.Option(help="A preset, or CRF++ templates: a file.")] = "records",
     l1: Annotated[float, typer.Option(min=0, help="L1 penalty.")] = 0.0,
-    l2: Annotated[float, typer.Option(min=0, help="L2 penalty.")] = 0.05,
+    l2: Annotated[float, typer.Option(min=0, help="L2 penalty.")] = 0.02,
     max_iter: Annotated[
         int | None, typer.Option(min=1, help="Maximum number of iterations.", show_default="500")
     ] = None,

@@ -152,7 +152,7 @@ class RecordParser:
 
     def __init__(
         self, *, tokens: str = "words", rules: Rule | str | None = None, features: str = "records", l1: float = 0.0,
-        l2: float = 0.05, max_iter: int | None = None,
+        l2: float = 0.02, max_iter: int | None = None,
     ) -> None:  # fmt: skip
         self.tokens, self.rules, self.features = tokens, rules, features
         self.l1, self.l2, self.max_iter = l1, l2, max_iter
