@@ -186,7 +186,7 @@ def test_ctrl_c_leaves_complete_rows_and_says_where_to_go_on(folder, tmp_path):
 
 @pytest.mark.slow  # 2 x 1,000,000 strings
 def test_a_million_strings_in_bounded_memory(data_dir, tmp_path):
-    """The peak is less than twice that of a tenth of the strings; ``-s`` shows the rate, which depends on the machine."""
+    """The peak is less than twice that of a tenth of the strings; ``-s`` shows the rate."""
     examples = [e for e in read_records(data_dir / "records" / "usaddress" / "train.xml") if e.text]
     RecordParser().fit(examples).save(tmp_path / "model")
     rng, peaks = random.Random(0), []
