@@ -134,10 +134,10 @@ def test_with_the_mouse_a_span_is_dragged_and_fixed_words_are_saved_alone(label,
     page.locator("#sentence .word").nth(1).click()
     page.click("#palette [data-label=LOC]")  # the whole span changes its type
     until(page, "!busy && now.labels[1] === 'I-LOC'")
-    page.fill("#new", "TEAM")
-    page.press("#new", "Enter")
     page.locator("#sentence .word").nth(2).click()
-    page.click("#palette [data-label=TEAM]")
+    page.keyboard.press("/")
+    page.keyboard.type("TEAM")
+    page.keyboard.press("Enter")
     until(page, "!busy && now.labels[2] === 'B-TEAM'")
     save(page, "Shift+Enter")
     status = server.post("status")

@@ -191,7 +191,7 @@ function draw() {
     const classes = ["word", kind && "in", kind && color(kind), first && "first", last && "last", fixed && "fixed", unsure && "unsure",
       same[t] && "same", t >= low && t <= high && "selected"].filter(Boolean).join(" ");
     const p = spansTask() ? starts.get(t)?.p : answer.p[t];
-    const sure = fixed ? (same[t] ? " as before" : "") : p == null ? "" : ` ${percent(p)}`;
+    const sure = fixed ? (same[t] ? " =" : "") : p == null ? "" : ` ${percent(p)}`;
     const text = spansTask() ? (starts.has(t) ? kind + sure : unsure ? percent(answer.p[t]) : "") : (label || "?") + sure;
     const options = answer.options[t].map(([name, q]) => `${name} ${percent(q)}`).join("\n");
     return el("span", { class: classes, "data-t": t, title: options }, el("b", { text: word }), text ? el("small", { text }) : null);
@@ -201,6 +201,7 @@ function draw() {
     el("button", { type: "button", text: `${label} ${percent(p)}`, "aria-label": `${label} for ${words[high]}`, onclick: attempt(() => setOne(label)) })));
   const keep = status.labels.map((label, k) => el("button", { type: "button", class: color(label), "data-label": label, onclick: attempt(() => setLabel(label)) },
     label, k < 9 ? el("kbd", { text: k + 1 }) : null));
+  $("names").replaceChildren(...status.labels.map((label) => el("option", { value: label })));
   $("palette").replaceChildren(...keep, el("button", { type: "button", "data-label": "", onclick: attempt(() => setLabel(null)) },
     spansTask() ? "none" : "clear", el("kbd", { text: "0" })));
   const told = status.trouble ? `The model or the output waits: ${status.trouble}` : { done: "This sentence was labeled.", part: "This sentence was labeled in part.", skip: "This sentence was skipped." }[now.state];
@@ -269,6 +270,7 @@ document.addEventListener("keydown", (event) => {
   const wanted = name === "z" ? (event.shiftKey ? "redo" : "undo") : { y: "redo", ...(now && { a: "accept", s: "skip", Enter: event.shiftKey ? "part" : "save" }) }[name];
   if (wanted) actions[wanted]();
   else if (!now) return;
+  else if (name === "/") $("new").focus();
   else if (name === "ArrowLeft") move(-1, event.shiftKey);
   else if (name === "ArrowRight") move(1, event.shiftKey);
   else if (["0", "Delete", "Backspace"].includes(name)) attempt(() => setLabel(null))();
@@ -304,7 +306,7 @@ $("new").addEventListener("keydown", (event) => {
   if (!status.labels.includes(name)) status.labels.push(name);
   $("new").value = "";
   $("new").blur();
-  draw();
+  attempt(() => setLabel(name))();
 });
 for (const button of document.querySelectorAll("[data-kind]")) button.addEventListener("click", attempt(async () => {
   const response = await fetch(`/label/export/${button.dataset.kind}`, { headers: key ? { "x-api-key": key } : {} });
