@@ -8,7 +8,7 @@ from tempfile import TemporaryDirectory
 
 from experiments.tables import Curve, Say, Table
 from trelliswork import read_columns
-from trelliswork.data.schemes import spans
+from trelliswork.data.schemes import labels_from_spans, spans
 from trelliswork.label.loop import Loop
 from trelliswork.label.pool import Labels, Pool, spans_of
 from trelliswork.label.session import Phrases, Session
@@ -120,7 +120,8 @@ def labeling(
     and not trained on, in all rows, as on the page.
     """
     train, dev = (read_columns(Path(folder) / f"esp.{part}", columns=(0, 2)) for part in ("train", "testa"))
-    words, gold = [list(s) for s in train.sentences(0)], [list(s) for s in train.sentences(1)]
+    words = [list(s) for s in train.sentences(0)]
+    gold = [labels_from_spans(spans(s), len(s)) for s in train.sentences(1)]  # a few start with I
     test = [list(s) for s in dev.sentences(0)[:n_test]], [list(s) for s in dev.sentences(1)[:n_test]]
     pool = Pool("spans", words, [None] * len(words), "", lambda n: {})
     table = Table("Clicks of a simulated annotator", ["F1", "help", "clicks", "fewer, %"])
