@@ -10,6 +10,7 @@ from tests.models.fitted import BUILDERS, PAIRS, SHORT, WORDS, fitted
 from trelliswork import CRF
 from trelliswork.learning.report import FitReport
 from trelliswork.report import bars
+from trelliswork.rules import AtMostOnce, Before, Length, Pattern
 
 
 class Strict(HTMLParser):
@@ -124,3 +125,14 @@ def test_factor_graphs():
 def test_pieces_of_a_report_have_their_style():
     piece = bars([("word", 0.5)])
     assert str(piece) in checked(piece)
+
+
+def test_rules_as_automata():
+    html = checked(Pattern("Number Street+ (Unit Id)? City"))
+    assert "Street+" in html
+    assert html.count("<circle") == 7  # of six states, one of which accepts
+    assert all(f">{name}<" in html for name in ("Number", "Street", "↻ Street", "Unit"))
+    assert "all but City" in checked(Before("Street", "City"))
+    assert "too large" in checked(AtMostOnce(*map(str, range(20))))
+    assert "<svg" not in checked(Length("PER", 30))
+    assert escape("<b>") in checked(AtMostOnce("<b>"))

@@ -1,7 +1,7 @@
 """Pages about models.
 
 A :class:`Page` is one self-contained HTML file. The functions below return blocks for it: inline SVG and tables, in
-which all text is escaped.
+which all text is escaped. The room is above its budget by the drawing of rules, which has come since.
 """
 
 from trelliswork.metrics.calibration import Bin, calibration_error, reliability

@@ -12,15 +12,18 @@ import numpy as np
 
 from trelliswork.compute.display import Names
 from trelliswork.data import Tree
+from trelliswork.errors import LimitError
 from trelliswork.learning.report import FitReport
 from trelliswork.models.base import Estimator
 from trelliswork.report.curves import learning_curves
 from trelliswork.report.page import Html, element, number, shortened, side_by_side, stylesheet
-from trelliswork.report.structures import constituent_tree, dependency_tree, trellis
+from trelliswork.report.structures import automaton, constituent_tree, dependency_tree, trellis
 from trelliswork.report.tables import bars, facts, shown_value
+from trelliswork.rules import Rule
 
 SHOWN = 3  # sequences of a batch
 MOST_WORDS, MOST_VARIABLES = 80, 60
+MOST_STATES = 12  # of an automaton
 _CLASS = "trelliswork-display"
 # Notebooks may be dark where the system is light, and the other way round.
 _DARK = ('[data-jp-theme-light="false"]', ".vscode-dark", '[data-theme="dark"]')
@@ -28,9 +31,11 @@ _LIGHT = ('[data-jp-theme-light="true"]', ".vscode-light", '[data-theme="light"]
 
 
 def display(shown: Any) -> str:
-    """Return the display of an estimator, a `FitReport` or a distribution over structures."""
+    """Return the display of an estimator, a `FitReport`, a rule, or a distribution over structures."""
     if isinstance(shown, FitReport):
         blocks = _report(shown)
+    elif isinstance(shown, Rule):
+        blocks = _rule(shown)
     elif isinstance(shown, Estimator):
         blocks = _estimator(shown)
     else:
@@ -84,6 +89,33 @@ def _estimator(model: Estimator) -> list[Html]:
     described = model.describe(5)
     about = [(key, shortened(str(shown_value(value)), 80)) for key, value in described.facts.items()]
     return [side_by_side(table, facts(about, title=described.title)), *_report(model.report_)]
+
+
+def _rule(rule: Rule) -> list[Html]:
+    """Return a rule as text, and its automaton over the names in it; all other labels are one."""
+    text, names = element("p", element("code", repr(rule))), [*rule.names, "others"]
+    try:
+        table = rule.automaton(names, "run")
+    except LimitError:
+        return [text, element("p", "The automaton is too large to be drawn.", class_="note")]
+    live = np.flatnonzero(table.live).tolist()
+    if not 0 < len(live) <= MOST_STATES:
+        return [text, element("p", f"An automaton of {len(live):,} states.", class_="note")]
+    read = [[_read(names, table.step[q] == r) for r in live] for q in live]
+    pairs = {(q + 1, r + 1): some for q, row in enumerate(read) for r, some in enumerate(row) if some and q != r}
+    loops = [row[q] for q, row in enumerate(read)]
+    note = "It starts on the left and accepts in rings; labels without an arrow break the rule."
+    return [text, automaton(pairs, loops, table.final[live].tolist(), note=note)]
+
+
+def _read(names: list[str], which: Any) -> str:
+    """Return the labels that an arrow reads as text."""
+    some, others = ([name for name, hit in zip(names, which, strict=True) if hit == chosen] for chosen in (True, False))
+    if not others:
+        return "any"
+    if some and len(others) < len(some):
+        return f"all but {shortened(', '.join(others))}"
+    return shortened(", ".join(some))
 
 
 def _distribution(shown: Any) -> list[Html]:

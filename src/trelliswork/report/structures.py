@@ -242,6 +242,32 @@ def constituent_tree(
     return figure(scroll(picture, label=about), title, "" if probabilities is None else note)
 
 
+def automaton(
+    arrows: Mapping[Arc, str], loops: Sequence[str], accepting: Sequence[bool], *, title: str = "", note: str = ""
+) -> Html:
+    """Draw a finite automaton: its states in a row, arrows above them.
+
+    Parameters
+    ----------
+    arrows : dict of (state, state) to str
+        What leads from one state to another; states are numbered from 1, which is the start.
+    loops : list of str
+        What each state reads without leaving it, shown below the state.
+    accepting : list of bool
+        Whether a sequence may end in each state: these have two rings.
+    title, note : str
+    """
+    step = max([44.0, *(text_width(text, _SMALL) + 40 for text in [*arrows.values(), *loops])])
+    xs, levels = [step * (q + 0.5) for q in range(len(loops))], _levels(list(arrows))
+    base = _STEP * (max(levels.values(), default=0) + 1)
+    parts = [_arc(xs, base, arc, levels[arc], text, None, "arc") for arc, text in arrows.items()]
+    for x, loop, ends in zip(xs, loops, accepting, strict=True):
+        parts += [element("circle", cx=x, cy=base + 15, r=r, class_="stop") for r in (11.0, 7.0)[: 1 + ends]]
+        again = f"↻ {loop}" if loop else ""
+        parts.append(element("text", again, x=x, y=base + 44, class_="small", text_anchor="middle"))
+    return figure(scroll(svg(step * len(xs), base + 54, *parts, label="Automaton"), label="Automaton"), title, note)
+
+
 def _about(label: str | None, p: float | None) -> str:
     return " ".join([*([label] if label else []), *([percent(p, 0)] if p is not None else [])])
 

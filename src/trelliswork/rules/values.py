@@ -11,6 +11,7 @@ from typing import Any, Literal
 
 import numpy as np
 
+from trelliswork.compute.display import Displayed
 from trelliswork.errors import LimitError, ValueRangeError
 from trelliswork.inference.chain.automata import Automaton, Mask
 from trelliswork.rules.alphabet import Alphabet, Spans
@@ -19,7 +20,7 @@ from trelliswork.rules.pattern import compiled, parsed
 LARGEST = 1_000  # number in a rule
 
 
-class Rule:
+class Rule(Displayed):
     """Base of all rules.
 
     Attributes
