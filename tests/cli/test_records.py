@@ -9,6 +9,7 @@ import re
 import shlex
 import signal
 import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -184,9 +185,22 @@ def test_ctrl_c_leaves_complete_rows_and_says_where_to_go_on(folder, tmp_path):
     assert all(row["address"] == "1 Oak St,\nTroy" for row in rows)
 
 
+WITH_PEAK = """
+import runpy
+try:
+    runpy.run_module("trelliswork", run_name="__main__")
+finally:
+    print(*(line for line in open("/proc/self/status") if line.startswith("VmHWM")))
+"""
+
+
 @pytest.mark.slow  # 2 x 1,000,000 strings
+@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="needs the peak memory that Linux tells")
 def test_a_million_strings_in_bounded_memory(data_dir, tmp_path):
-    """The peak is less than twice that of a tenth of the strings; ``-s`` shows the rate."""
+    """The peak is at most 1.2 times what a tenth of the strings needs; ``-s`` shows the rate.
+
+    The command tells its own peak: what ``wait4`` returns includes the memory of this process.
+    """
     examples = [e for e in read_records(data_dir / "records" / "usaddress" / "train.xml") if e.text]
     RecordParser().fit(examples).save(tmp_path / "model")
     rng, peaks = random.Random(0), []
@@ -195,12 +209,11 @@ def test_a_million_strings_in_bounded_memory(data_dir, tmp_path):
         write_rows(tmp_path / "in.csv", enumerate(texts))
         began = time.perf_counter()
         words = ["records", "parse", tmp_path / "model", tmp_path / "in.csv", "--column", "address"]
-        process = subprocess.Popen([*COMMAND, *map(str, words), "--out", tmp_path / "out.csv"])
-        _, process.returncode, usage = os.wait4(process.pid, 0)
-        print(f"{n:,} strings: {n / (time.perf_counter() - began):,.0f} per second, {usage.ru_maxrss / 1024:.0f} MB")
-        assert process.returncode == 0
-        peaks.append(usage.ru_maxrss)
+        command = [sys.executable, "-c", WITH_PEAK, *map(str, words), "--out", tmp_path / "out.csv"]
+        done = subprocess.run(command, capture_output=True, text=True, check=True)
+        peaks.append(int(done.stdout.split()[-2]))  # VmHWM: 200000 kB
+        print(f"{n:,} strings: {n / (time.perf_counter() - began):,.0f} per second, {peaks[-1] / 1024:.0f} MB")
         with (tmp_path / "out.csv").open(newline="", encoding="utf-8") as file:
             for (k, text), row in zip(enumerate(texts), csv.DictReader(file), strict=True):
                 assert (row["id"], row["address"], row["problem"]) == (str(k), text, "")
-    assert peaks[1] < 2 * peaks[0]
+    assert peaks[1] < 1.2 * peaks[0]
